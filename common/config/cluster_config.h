@@ -1,0 +1,119 @@
+// cluster.yaml as values: every program reads the same file and takes its own section. Names,
+// defaults, bounds and help of all keys stand once, in schema.cpp; the loader refuses unknown keys
+// and wrong types with file, line and the nearest valid key.
+//
+// Thread: const after loading. Failure: InvalidConfig with "file:line: key: sentence".
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "common/base/error.h"
+#include "common/base/ids.h"
+
+namespace baton {
+
+struct ClusterSection {
+  std::string name = "local";
+  std::string token;  // shared secret of the control plane; required
+  std::chrono::milliseconds heartbeat{250};
+  std::uint32_t suspect_after = 3;                      // missed heartbeats: no new work
+  std::uint32_t dead_after = 6;                         // missed heartbeats: connection dropped
+  std::vector<std::string> gateways{"127.0.0.1:7000"};  // control addresses that nodes dial
+};
+
+struct ModelSection {
+  std::string id =
+      "smollm2-135m-instruct";       // name clients use; a catalogue name when path is empty
+  std::string path;                  // model file; empty: from the catalogue's cache
+  std::uint32_t context_length = 0;  // 0: the model's own
+};
+
+struct KvSection {
+  std::uint32_t block_tokens = 32;
+  std::uint32_t arena_mb = 512;  // memory for keys and values, per node
+  bool prefix_cache = true;
+};
+
+struct TransferSection {
+  std::string transport = "auto";          // auto, tcp, shm
+  std::string network;                     // interfaces of the data network; empty: all
+  std::map<std::string, std::string> ucx;  // UCX_* settings
+  std::uint32_t window_mb = 8;
+};
+
+struct EngineSection {
+  std::string backend = "auto";  // auto, cpu, reference
+  std::uint32_t threads = 0;     // 0: all cores the process may use
+  std::string isa = "auto";      // auto, scalar, avx2, avx512
+};
+
+struct NodeEntry {
+  NodeName name;  // unique in the cluster
+  std::string control_listen =
+      "127.0.0.1:0";                         // port 0: any free one; the node announces what it got
+  std::string advertise;                     // host:port others dial; empty: control_listen
+  std::string admin_listen = "127.0.0.1:0";  // /metrics, /healthz
+  EngineSection engine;                      // overrides of the pool's
+};
+
+struct PrefillSection {
+  std::uint32_t chunk_tokens = 512;  // prompt tokens of one request in one step
+  std::uint32_t step_tokens = 1024;  // prompt tokens of all requests in one step
+  std::uint32_t credits = 4;         // requests a gateway may have outstanding on a node
+  EngineSection engine;
+  std::vector<NodeEntry> pool;
+};
+
+struct DecodeSection {
+  std::uint32_t max_batch = 32;  // sequences in a step
+  std::uint32_t local_prefill_max_tokens =
+      0;  // prompts up to this are prefilled on the decode node; 0: never
+  std::uint32_t local_prefill_chunk = 128;  // prompt tokens a decode step may carry
+  EngineSection engine;
+  std::vector<NodeEntry> pool;
+};
+
+struct GatewaySection {
+  std::string listen = "127.0.0.1:8000";          // OpenAI API
+  std::string control_listen = "127.0.0.1:7000";  // nodes dial here
+  std::uint32_t io_threads = 1;
+  std::uint32_t queue_limit = 256;  // requests waiting for a pair
+  std::chrono::milliseconds queue_timeout{60'000};
+  std::chrono::milliseconds request_timeout{600'000};
+  std::uint32_t max_body_mb = 32;
+  std::uint32_t max_header_kb = 16;
+  std::uint32_t keepalive_ms = 15'000;    // silence before an SSE comment
+  std::uint32_t client_buffer_kb = 1024;  // unsent bytes a slow reader may have before it is cut
+};
+
+struct LogSection {
+  std::string level = "info";   // trace, debug, info, warn, error
+  std::string format = "text";  // text, json
+};
+
+struct ClusterConfig {
+  ClusterSection cluster;
+  ModelSection model;
+  KvSection kv;
+  TransferSection transfer;
+  PrefillSection prefill;
+  DecodeSection decode;
+  GatewaySection gateway;
+  LogSection log;
+};
+
+// Reads a file, then applies overrides such as "kv.arena_mb=256" or "decode.pool.0.name=d0".
+Result<ClusterConfig> load_config(const std::string& path,
+                                  const std::vector<std::string>& overrides);
+// The same from text; `name` stands for the file in messages.
+Result<ClusterConfig> parse_config(const std::string& text,
+                                   const std::string& name,
+                                   const std::vector<std::string>& overrides);
+// Every key with type, default, bounds and help, as a commented YAML file.
+std::string describe_config();
+
+}  // namespace baton

@@ -1,0 +1,48 @@
+// A control connection between two processes, after its handshake. Frames go both ways; a call is a
+// frame that wants one answer. Frame limit: 1 MiB (a frame over it closes the connection).
+//
+// Owner: whoever got it from `dial` or from a listener. Thread: every method and every callback
+// runs on the executor the channel was made with (the process's control strand). Failure: a lost
+// connection fails every open call with PeerDead, then runs `on_closed` once; nothing is called
+// after `close()`.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "common/base/error.h"
+#include "common/wire/control.pb.h"
+
+namespace baton {
+
+class Channel {
+ public:
+  using FrameHandler = std::function<void(wire::Frame)>;
+  using AnswerHandler = std::function<void(Result<wire::Frame>)>;
+  using ClosedHandler = std::function<void(Error)>;
+
+  virtual ~Channel() = default;
+
+  // Handlers of frames that are no answers, and of the end. Set before the executor runs again.
+  virtual void set_handlers(FrameHandler on_frame, ClosedHandler on_closed) = 0;
+  // Queues a frame. After the end of the connection it does nothing.
+  virtual void send(wire::Frame frame) = 0;
+  // Sends a call; the handler runs exactly once: with the answer, a Refusal turned into its Error,
+  // PeerDead, or Timeout.
+  virtual void call(wire::Frame frame,
+                    std::chrono::milliseconds timeout,
+                    AnswerHandler handler) = 0;
+  // Answers a frame that came with `call` != 0.
+  virtual void answer(const wire::Frame& question, wire::Frame reply) = 0;
+  virtual void answer_error(const wire::Frame& question, const Error& error) = 0;
+  virtual void close() = 0;
+  virtual bool is_open() const = 0;
+  // Bytes queued and not yet written, for back-pressure.
+  virtual std::size_t queued_bytes() const = 0;
+  // host:port of the other side, for messages.
+  virtual std::string remote() const = 0;
+};
+
+}  // namespace baton

@@ -1,0 +1,51 @@
+#include "common/types/kv_layout.h"
+
+#include <fmt/format.h>
+#include <xxhash.h>
+
+#include <array>
+
+namespace baton {
+
+std::uint64_t KvLayout::hash() const {
+  const std::array<std::uint32_t, 6> fields{layers,
+                                            kv_heads,
+                                            head_dim,
+                                            block_tokens,
+                                            static_cast<std::uint32_t>(dtype),
+                                            static_cast<std::uint32_t>(order)};
+  return XXH3_64bits(fields.data(), sizeof(fields));
+}
+
+std::string KvLayout::to_string() const {
+  return fmt::format("{} layers, {} kv heads of {}, {} tokens a block, {}, order {}",
+                     layers,
+                     kv_heads,
+                     head_dim,
+                     block_tokens,
+                     dtype == KvDType::F16 ? "f16" : "f32",
+                     static_cast<int>(order));
+}
+
+Status validate(const KvLayout& layout) {
+  const auto bounded = [](std::uint32_t value, std::uint32_t high) {
+    return value >= 1 && value <= high;
+  };
+  if (!bounded(layout.layers, 1024) || !bounded(layout.kv_heads, 1024) ||
+      !bounded(layout.head_dim, 1024) || !bounded(layout.block_tokens, 256)) {
+    return fail(ErrorCode::InvalidArgument, "impossible KV layout: " + layout.to_string());
+  }
+  if (layout.block_tokens % 16 != 0) {
+    return fail(ErrorCode::InvalidArgument,
+                fmt::format("block_tokens must be a multiple of 16, got {}", layout.block_tokens));
+  }
+  if (layout.dtype != KvDType::F16 && layout.dtype != KvDType::F32) {
+    return fail(ErrorCode::InvalidArgument, "unknown KV dtype");
+  }
+  if (layout.order != KvOrder::KeysByDimValuesByToken) {
+    return fail(ErrorCode::InvalidArgument, "unknown KV element order");
+  }
+  return {};
+}
+
+}  // namespace baton

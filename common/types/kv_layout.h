@@ -1,0 +1,65 @@
+// How keys and values lie in memory. Two nodes may exchange blocks only when their layouts' hashes
+// are equal.
+//
+// An arena is one allocation: [layer][block][block bytes]. A block of one layer is contiguous and
+// holds keys, then values, of `block_tokens` tokens:
+//   keys   [kv_head][head_dim][block_tokens]   (a vector lane is a token)
+//   values [kv_head][block_tokens][head_dim]   (a vector lane is a dimension)
+// so that blocks with neighbouring ids form one contiguous run in each layer.
+//
+// Thread: plain values. Failure: `validate` says which number is impossible.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "common/base/error.h"
+#include "common/base/ids.h"
+
+namespace baton {
+
+enum class KvDType : std::uint8_t { F16 = 1, F32 = 2 };
+enum class KvOrder : std::uint8_t { KeysByDimValuesByToken = 1 };
+
+struct KvLayout {
+  std::uint32_t layers = 0;
+  std::uint32_t kv_heads = 0;
+  std::uint32_t head_dim = 0;
+  std::uint32_t block_tokens = 32;
+  KvDType dtype = KvDType::F16;
+  KvOrder order = KvOrder::KeysByDimValuesByToken;
+
+  bool operator==(const KvLayout&) const = default;
+
+  std::size_t element_bytes() const { return dtype == KvDType::F16 ? 2 : 4; }
+  // Bytes of one block of one layer, keys and values.
+  std::size_t block_bytes() const {
+    return std::size_t{2} * kv_heads * head_dim * block_tokens * element_bytes();
+  }
+  // Bytes of one block over all layers.
+  std::size_t block_bytes_all_layers() const { return block_bytes() * layers; }
+  std::uint32_t blocks_for(std::size_t tokens) const {
+    return static_cast<std::uint32_t>((tokens + block_tokens - 1) / block_tokens);
+  }
+  // Equal on every machine for equal layouts (XXH3 over the fields in order).
+  std::uint64_t hash() const;
+  std::string to_string() const;
+};
+
+Status validate(const KvLayout& layout);
+
+// A node's KV memory: shape and place, no ownership. [layers][num_blocks][block_bytes]
+struct KvArenaView {
+  std::byte* base = nullptr;
+  KvLayout layout;
+  std::uint32_t num_blocks = 0;
+
+  std::size_t layer_stride() const { return std::size_t{num_blocks} * layout.block_bytes(); }
+  std::size_t bytes() const { return layer_stride() * layout.layers; }
+  std::byte* block(std::uint32_t layer, BlockId id) const {
+    return base + layer * layer_stride() + std::size_t{id.value} * layout.block_bytes();
+  }
+};
+
+}  // namespace baton

@@ -1,0 +1,78 @@
+// Runs a model: takes a plan of token slices, computes them in one forward pass over the paged KV
+// arena, samples where asked. The same runner serves prefill, decode and the colocated mode.
+//
+// Owner: a node's composition root. Thread: the engine thread. Failure: loading gives an Error that
+// names the file and place; `run` ends the process on an impossible plan.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "common/base/error.h"
+#include "common/base/ids.h"
+#include "common/types/kv_layout.h"
+#include "common/types/request.h"
+#include "common/types/token_event.h"
+
+namespace baton::engine {
+
+struct ModelInfo {
+  std::string architecture;  // llama, gemma3
+  std::uint32_t context_length = 0;
+  std::uint32_t vocab_size = 0;
+  KvLayout layout;
+  std::uint64_t weights_hash = 0;
+  std::uint64_t numerics_hash = 0;
+  std::size_t weight_bytes = 0;  // memory the packed weights take
+};
+
+// New tokens of one sequence in one step.
+struct SequenceSlice {
+  std::span<const TokenId> tokens;   // never empty
+  std::uint32_t first_position = 0;  // absolute position of tokens[0]
+  std::span<const BlockId> blocks;   // covers [0, first_position + tokens.size())
+  // Sample the token that follows the last one; then the fields below are read.
+  bool sample = false;
+  const SamplingParams* sampling = nullptr;
+  std::uint32_t choice = 0;
+  std::span<const TokenId> prompt;  // for repetition_penalty
+  std::span<const TokenId>
+      output;  // tokens generated before; its size is the random key's position
+  std::span<const TokenId>
+      barred;  // tokens that may not be sampled (stop tokens before min_tokens)
+};
+
+struct StepPlan {
+  std::vector<SequenceSlice> slices;
+};
+
+struct SampledToken {
+  TokenId token = 0;
+  float logprob = 0.0F;           // of the token, natural log, before temperature and cuts
+  std::vector<TokenLogprob> top;  // num_logprobs entries, best first
+};
+
+struct StepResult {
+  std::vector<std::optional<SampledToken>> sampled;  // one for each slice
+};
+
+// Called on the engine thread after a layer's keys and values of every slice are in the arena.
+using LayerDone = std::function<void(std::uint32_t layer)>;
+
+class ModelRunner {
+ public:
+  virtual ~ModelRunner() = default;
+  virtual const ModelInfo& info() const = 0;
+  virtual StepResult run(const StepPlan& plan,
+                         const KvArenaView& arena,
+                         const LayerDone& layer_done) = 0;
+  // Logits of every token of one slice, for perplexity and golden tests: [tokens][vocab_size].
+  virtual std::vector<float> logits(const SequenceSlice& slice, const KvArenaView& arena) = 0;
+};
+
+}  // namespace baton::engine

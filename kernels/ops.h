@@ -1,0 +1,175 @@
+// The operations a forward pass is made of, behind one interface that each backend implements.
+// Inputs and outputs are row-major float32 unless said otherwise; a row is a token.
+//
+// The rule that makes answers reproducible: a row's result depends on that row and the weights
+// alone, never on the number of rows, their order, the chunking, or the number of threads. Every
+// reduction has one order, fixed by absolute index: matmul accumulates over K in ascending order
+// with one chain an output (integer dot products inside a 32-element block, then one float fma a
+// block); attention walks KV blocks in ascending position; sums over a row use 16 lanes and one
+// tree. No libm inside kernels.
+//
+// Thread: one caller (the engine thread); the backend spreads work over its own pool.
+// Failure: packing may fail (shape, memory); running an op with wrong shapes is our own fault and
+// ends the process.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "common/base/error.h"
+#include "common/base/ids.h"
+#include "common/types/kv_layout.h"
+#include "kernels/dtype.h"
+
+namespace baton::kernels {
+
+// A matrix as a model file holds it: [rows][cols], row after row of `dtype` blocks. Borrowed bytes.
+struct WeightView {
+  DType dtype = DType::F32;
+  std::size_t rows = 0;  // output features (N)
+  std::size_t cols = 0;  // input features (K)
+  std::span<const std::byte> data;
+};
+
+// A weight in the layout a backend streams. Made once at load by `Backend::pack`.
+class PackedMatrix {
+ public:
+  virtual ~PackedMatrix() = default;
+  virtual std::size_t rows() const = 0;
+  virtual std::size_t cols() const = 0;
+  virtual std::size_t bytes() const = 0;  // memory it owns
+};
+
+// y = x · wᵀ. x: [m][cols], y: [m][rows] with `y_stride` floats from row to row (0: rows).
+struct MatmulOut {
+  const PackedMatrix* weight = nullptr;
+  float* y = nullptr;
+  std::size_t y_stride = 0;
+  bool accumulate = false;  // y += instead of y =; the addition comes last
+};
+
+// How rotary embedding pairs dimensions: (2i, 2i+1), as llama GGUF files are permuted for, or (i, i
+// + d/2).
+enum class RopeStyle : std::uint8_t { Interleaved, Halves };
+
+// cos and sin for each position: [positions][head_dim / 2] each.
+struct RopeTable {
+  std::size_t positions = 0;
+  std::size_t half_dim = 0;
+  std::span<const float> cosines;
+  std::span<const float> sines;
+};
+
+// Rows of one sequence inside a step's row-major buffers.
+struct AttentionSlice {
+  std::size_t first_row = 0;         // first row of this sequence in q and out
+  std::size_t num_rows = 0;          // its new tokens in this step
+  std::uint32_t first_position = 0;  // absolute position of the first of them
+  std::span<const BlockId> blocks;  // block table covering positions [0, first_position + num_rows)
+};
+
+struct AttentionParams {
+  std::uint32_t layer = 0;
+  std::uint32_t heads = 0;
+  std::uint32_t kv_heads = 0;
+  std::uint32_t head_dim = 0;
+  float scale = 1.0F;
+  std::uint32_t window = 0;  // sees positions (p - window, p]; 0: all
+  float softcap = 0.0F;      // scores = softcap * tanh(scores / softcap); 0: off
+};
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+
+  virtual std::string_view name() const = 0;    // "reference", "cpu"
+  virtual std::string description() const = 0;  // e.g. "cpu avx512-vnni, 2 threads"
+  // Equal only where every op gives equal bits: part of the numerics hash.
+  virtual std::uint64_t numerics_family() const = 0;
+
+  virtual Result<std::unique_ptr<PackedMatrix>> pack(const WeightView& weight) = 0;
+
+  // out[i] = scale * row ids[i] of the table. out: [ids][cols]
+  virtual void embed(const PackedMatrix& table,
+                     std::span<const TokenId> ids,
+                     float scale,
+                     float* out) = 0;
+
+  // Several products of one input: x is prepared (quantised) once.
+  virtual void matmul(const float* x, std::size_t m, std::span<const MatmulOut> outs) = 0;
+
+  // out = x / sqrt(mean(x²) + eps) * weight. x, out: [m][dim], may alias; weight: [dim].
+  virtual void rms_norm(const float* x,
+                        std::size_t m,
+                        std::size_t dim,
+                        const float* weight,
+                        float eps,
+                        float* out) = 0;
+
+  // Rotates in place. x: [m][stride], heads at x + h * head_dim; positions: [m].
+  virtual void rope(float* x,
+                    std::size_t m,
+                    std::size_t stride,
+                    std::size_t heads,
+                    std::size_t head_dim,
+                    std::span<const std::uint32_t> positions,
+                    const RopeTable& table,
+                    RopeStyle style) = 0;
+
+  // out = silu(gate) * up. gate, up, out: [m][dim] with row strides; out may alias gate.
+  virtual void silu_mul(const float* gate,
+                        const float* up,
+                        std::size_t m,
+                        std::size_t dim,
+                        std::size_t stride,
+                        float* out) = 0;
+  // The same with GELU, tanh form.
+  virtual void gelu_mul(const float* gate,
+                        const float* up,
+                        std::size_t m,
+                        std::size_t dim,
+                        std::size_t stride,
+                        float* out) = 0;
+
+  // x += y. [n]
+  virtual void add(float* x, const float* y, std::size_t n) = 0;
+
+  // Writes keys and values of each slice's new tokens into the arena, rounded to the layout's
+  // dtype. k, v: [rows][stride], kv heads at h * head_dim.
+  virtual void write_kv(const KvArenaView& arena,
+                        const AttentionParams& params,
+                        std::span<const AttentionSlice> slices,
+                        const float* k,
+                        const float* v,
+                        std::size_t stride) = 0;
+
+  // Causal paged attention over what write_kv stored, the new tokens included.
+  // q: [rows][q_stride], heads at h * head_dim; out: [rows][heads * head_dim].
+  virtual void attention(const KvArenaView& arena,
+                         const AttentionParams& params,
+                         std::span<const AttentionSlice> slices,
+                         const float* q,
+                         std::size_t q_stride,
+                         float* out) = 0;
+};
+
+// Plain scalar code, dequantised weights, double accumulation: what the others are checked against.
+std::unique_ptr<Backend> make_reference_backend();
+
+enum class CpuIsa : std::uint8_t { Auto, Scalar, Avx2, Avx512 };
+
+struct CpuOptions {
+  unsigned threads = 0;  // 0: all cores the process may use
+  CpuIsa isa = CpuIsa::Auto;
+  bool pin_threads = false;
+};
+
+// The fast backend. Fails with a sentence when the machine lacks the instruction set asked for.
+// All instruction sets give the same bits.
+Result<std::unique_ptr<Backend>> make_cpu_backend(const CpuOptions& options);
+
+}  // namespace baton::kernels

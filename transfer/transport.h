@@ -1,0 +1,126 @@
+// The data plane: moves KV blocks from a prefill node's arena into blocks that a decode node
+// granted. One Transport a process. It owns a UCX worker and the one thread (the reactor) that
+// progresses it.
+//
+// Sequence of events:
+//   decode:  open_lease(runs) -> bytes land, each checked for lease, epoch, layer and bounds
+//            -> expect(bytes) when Commit came -> `complete` runs once every byte has landed
+//   prefill: connect(worker address) -> begin(grant) -> send_layer(...) for each layer as it is
+//   computed
+//            -> finish() -> `flushed` runs when the other side can see every byte -> Commit on
+//            control
+//   abort:   sender.abort() -> `quiesced` runs when nothing posted can still land;
+//            receiver.revoke() -> later bytes are dropped; `fenced` runs when no posted receive is
+//            left.
+//
+// Thread: every public method may be called from any thread and never blocks; callbacks run on the
+// reactor: post to your own strand and return at once. Failure: see each callback; a dead peer
+// fails its sends with PeerDead; foreign bytes are counted and dropped, never written.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "common/base/error.h"
+#include "common/base/ids.h"
+#include "common/types/kv_grant.h"
+#include "common/types/kv_layout.h"
+
+namespace baton::transfer {
+
+struct TransportOptions {
+  std::string transport =
+      "auto";  // auto, tcp, shm: the lanes UCX may use (sets UCX_TLS unless the operator did)
+  std::string network = "";  // interface names for the data network (UCX_NET_DEVICES); empty: all
+  std::map<std::string, std::string>
+      ucx;  // further UCX_* settings; the operator's environment wins
+  std::size_t window_bytes = std::size_t{8} << 20;  // un-flushed bytes a lease may have, <= 32 MiB
+};
+
+// What has happened so far; plain counters, readable from any thread.
+struct TransportStats {
+  std::uint64_t bytes_sent = 0;
+  std::uint64_t bytes_received = 0;  // counted in the receive callback
+  std::uint64_t messages_received = 0;
+  std::uint64_t messages_dropped = 0;  // unknown lease, old epoch, out of bounds, malformed
+  std::uint64_t sends_failed = 0;
+  std::uint64_t loop_count = 0;  // reactor loops: shows a stuck data thread
+  std::uint64_t open_leases = 0;
+  std::uint64_t open_sends = 0;
+};
+
+// The receiving side of one grant. Dropping it revokes the lease.
+class LeaseReceiver {
+ public:
+  struct Done {
+    std::uint64_t bytes = 0;  // landed, each byte of the lease counted once
+    std::string transport;    // lane the bytes came over: tcp, shm, …
+  };
+  virtual ~LeaseReceiver() = default;
+  // The writer has committed `bytes` bytes: runs `complete` once as many have landed, possibly at
+  // once.
+  virtual void expect(std::uint64_t bytes, std::function<void(Result<Done>)> complete) = 0;
+  // No later byte lands; `fenced` runs when posted receives are over and the blocks may be re-used.
+  virtual void revoke(std::function<void()> fenced) = 0;
+};
+
+// The sending side of one grant.
+class LeaseSender {
+ public:
+  virtual ~LeaseSender() = default;
+  // Posts the bytes of prompt blocks [first, first + blocks.size()), counted from the grant's
+  // prefix_blocks, of one layer; `blocks` are ids in this node's arena. The blocks' bytes must stay
+  // unchanged until `flushed` or `quiesced`.
+  virtual void send_layer(std::uint32_t layer,
+                          std::uint32_t first,
+                          std::vector<BlockId> blocks) = 0;
+  // Nothing more will be sent. Runs `flushed` with the bytes sent once the receiver's side has
+  // them.
+  virtual void finish(std::function<void(Result<std::uint64_t>)> flushed) = 0;
+  // Stops posting; runs `quiesced` when no posted operation is left. May follow any call, even
+  // twice.
+  virtual void abort(std::function<void()> quiesced) = 0;
+};
+
+// An endpoint to another process's worker.
+class Peer {
+ public:
+  virtual ~Peer() = default;
+  virtual bool is_up() const = 0;
+  // Lane that carries the bytes (tcp, shm, …), known once connected.
+  virtual std::string transport_name() const = 0;
+};
+
+class Transport {
+ public:
+  // `arena` is registered once and outlives the transport.
+  static Result<std::unique_ptr<Transport>> create(const TransportOptions& options,
+                                                   KvArenaView arena);
+  virtual ~Transport() = default;
+
+  virtual std::string ucx_version() const = 0;
+  virtual std::vector<std::byte> worker_address() const = 0;
+
+  // Receiver. `runs` are blocks of the own arena that the lease may write.
+  virtual std::unique_ptr<LeaseReceiver> open_lease(LeaseId lease,
+                                                    Epoch epoch,
+                                                    std::vector<BlockRun> runs) = 0;
+
+  // Sender. `failed` runs at most once, when the peer is lost.
+  virtual Result<std::shared_ptr<Peer>> connect(std::span<const std::byte> worker_address,
+                                                std::function<void(Error)> failed) = 0;
+  virtual Result<std::unique_ptr<LeaseSender>> begin(std::shared_ptr<Peer> peer,
+                                                     const KvGrant& grant) = 0;
+
+  virtual TransportStats stats() const = 0;
+  // Stops the reactor after failing what is open. Idempotent; the destructor calls it.
+  virtual void stop() = 0;
+};
+
+}  // namespace baton::transfer
