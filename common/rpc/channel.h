@@ -3,11 +3,13 @@
 //
 // Owner: whoever got it from `dial` or from a listener. Thread: every method and every callback
 // runs on the executor the channel was made with (the process's control strand). Failure: a lost
-// connection fails every open call with PeerDead, then runs `on_closed` once; nothing is called
-// after `close()`.
+// connection fails every open call with PeerDead, then runs `on_closed` once. After `close()`, or
+// once dropped, nothing is called: open calls are forgotten. A channel may be dropped inside its
+// own callbacks.
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <string>
@@ -27,10 +29,11 @@ class Channel {
 
   // Handlers of frames that are no answers, and of the end. Set before the executor runs again.
   virtual void set_handlers(FrameHandler on_frame, ClosedHandler on_closed) = 0;
-  // Queues a frame. After the end of the connection it does nothing.
+  // Queues a frame. After the end of the connection it does nothing. A frame over the limit, or one
+  // too many in the queue, ends the connection.
   virtual void send(wire::Frame frame) = 0;
-  // Sends a call; the handler runs exactly once: with the answer, a Refusal turned into its Error,
-  // PeerDead, or Timeout.
+  // Sends a call; the handler runs exactly once, never inside this call: with the answer, a Refusal
+  // turned into its Error, PeerDead, or Timeout.
   virtual void call(wire::Frame frame,
                     std::chrono::milliseconds timeout,
                     AnswerHandler handler) = 0;

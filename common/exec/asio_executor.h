@@ -1,0 +1,61 @@
+// The real executor: a strand of a Boost.Asio io_context, and a thread that runs one.
+//
+// Owner: the composition root; both outlive whatever was given them by reference. Thread: see
+// executor.h. Failure: none.
+#pragma once
+
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/strand.hpp>
+#include <string>
+#include <thread>
+
+#include "common/exec/executor.h"
+
+namespace baton {
+
+class AsioExecutor final : public Executor {
+ public:
+  using Strand = boost::asio::strand<boost::asio::io_context::executor_type>;
+
+  explicit AsioExecutor(boost::asio::io_context& context);
+
+  void post(Task task) override;
+  TimerHandle call_after(Duration delay, Task task) override;
+  TimePoint now() const override;
+  bool is_current() const override;
+
+  // For code that opens sockets: their handlers must run on the strand.
+  const Strand& strand() const { return strand_; }
+  boost::asio::io_context& context() { return context_; }
+
+ private:
+  boost::asio::io_context& context_;
+  Strand strand_;
+};
+
+// An io_context with one thread that runs it and an executor on it: the control thread of a node.
+// Objects that live on the strand are dropped there (`run_and_wait`) or after `stop`.
+class ControlThread {
+ public:
+  explicit ControlThread(std::string name);
+  ControlThread(const ControlThread&) = delete;
+  ControlThread& operator=(const ControlThread&) = delete;
+  ~ControlThread();
+
+  AsioExecutor& executor() { return executor_; }
+  // Runs `task` on the strand and returns when it is done. REQUIRES: not on the strand, not
+  // stopped.
+  void run_and_wait(Task task);
+  // Ends the thread after the task in work; tasks not begun are dropped with this object.
+  // Idempotent. REQUIRES: not on the strand.
+  void stop();
+
+ private:
+  boost::asio::io_context context_;
+  boost::asio::executor_work_guard<boost::asio::io_context::executor_type> guard_;
+  AsioExecutor executor_;
+  std::jthread thread_;
+};
+
+}  // namespace baton

@@ -1,0 +1,78 @@
+// Control connections in memory, for unit tests and simulations: a pair of Channels joined through
+// an Executor, and a Network of named addresses. Frames are copied through their bytes, so that
+// what a test sends is what a wire would carry.
+//
+// Owner: a test; the fabric outlives its channels. Thread: the executor's. Failure: as a TCP
+// channel.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/exec/executor.h"
+#include "common/rpc/network.h"
+
+namespace baton::testing {
+
+// What a test may do to a frame on its way.
+struct FrameFate {
+  bool drop = false;
+  Duration delay{};  // later frames of the same direction never overtake
+};
+// `from`, `to`: names of the two ends.
+using FrameHook = std::function<FrameFate(
+    const std::string& from, const std::string& to, const wire::Frame& frame)>;
+
+class MemoryLink;
+
+// Both ends of one connection and the power to cut it.
+struct MemoryPair {
+  std::unique_ptr<Channel> first;
+  std::unique_ptr<Channel> second;
+  std::shared_ptr<MemoryLink> link;
+
+  // Both sides see the connection lost (PeerDead), later, on the executor.
+  void kill();
+};
+
+MemoryPair make_memory_pair(Executor& executor,
+                            std::string first_name = "first",
+                            std::string second_name = "second",
+                            FrameHook hook = {});
+
+// A Network of addresses in one process. `self` names the dialling side in hooks and `remote()`.
+class MemoryFabric {
+ public:
+  explicit MemoryFabric(Executor& executor) : executor_(executor) {}
+  ~MemoryFabric();
+
+  // The view of one process; the fabric outlives it.
+  std::unique_ptr<Network> network(std::string self);
+  void set_hook(FrameHook hook) { hook_ = std::move(hook); }
+  // Cuts every connection of a process and forgets its listeners, as `kill -9` does.
+  void kill(const std::string& self);
+
+ private:
+  friend class MemoryNetwork;
+  friend class MemoryListener;
+  struct Listening {
+    std::string owner;
+    std::uint64_t number = 0;
+    HelloHandler on_hello;
+    AcceptHandler on_accept;
+    ListenerStats* stats = nullptr;
+  };
+
+  Executor& executor_;
+  FrameHook hook_;
+  std::map<std::string, Listening> listening_;  // by address
+  std::vector<std::weak_ptr<MemoryLink>> links_;
+  std::uint64_t next_number_ = 1;
+  std::uint16_t next_port_ = 20000;
+};
+
+}  // namespace baton::testing
