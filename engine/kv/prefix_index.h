@@ -1,0 +1,117 @@
+// Full blocks whose tokens are known, kept for the next prompt that begins the same way. An entry
+// is one block; its parent is the entry of the block before it. Entries are found by a chain of
+// 64-bit hashes over token ids and taken only when the ids, and the parent, are equal: a colliding
+// hash costs a comparison, never a wrong answer.
+//
+// An entry that a PrefixRef pins, or that has children, is not evicted; the least recently used
+// leaf goes first.
+//
+// Owner: KvMemory. Thread: the node's control strand. Failure: none; what does not fit is not kept.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <set>
+#include <span>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "common/base/ids.h"
+#include "engine/kv/block_lease.h"
+
+namespace baton::engine {
+
+class PrefixIndex;
+
+// Pins a chain of leading blocks. Move-only; dropping it unpins them.
+class PrefixRef {
+ public:
+  PrefixRef() = default;
+  PrefixRef(PrefixRef&& other) noexcept
+      : index_(std::exchange(other.index_, nullptr)), entries_(std::move(other.entries_)) {
+    other.entries_.clear();
+  }
+  PrefixRef& operator=(PrefixRef&& other) noexcept;
+  PrefixRef(const PrefixRef&) = delete;
+  PrefixRef& operator=(const PrefixRef&) = delete;
+  ~PrefixRef() { reset(); }
+
+  std::uint32_t num_blocks() const { return static_cast<std::uint32_t>(entries_.size()); }
+  BlockId block(std::uint32_t i) const;
+  void reset();
+
+ private:
+  friend class PrefixIndex;
+  struct Entry;
+  PrefixIndex* index_ = nullptr;  // outlives every ref; null when empty
+  std::vector<Entry*> entries_;   // block 0, 1, … of the chain
+};
+
+class PrefixIndex {
+ public:
+  struct Stats {
+    std::uint64_t lookups = 0;
+    std::uint64_t hit_blocks = 0;
+    std::uint64_t missed_blocks = 0;  // full blocks asked for and not found
+    std::uint64_t inserted = 0;
+    std::uint64_t evicted = 0;
+    std::uint64_t collisions = 0;  // equal hash, other tokens
+  };
+
+  // `salt` sets apart models, layouts and tenants. `enabled` false: finds and keeps nothing.
+  PrefixIndex(std::uint32_t block_tokens, std::uint64_t salt, bool enabled);
+  PrefixIndex(const PrefixIndex&) = delete;
+  PrefixIndex& operator=(const PrefixIndex&) = delete;
+  ~PrefixIndex();
+
+  // Pins the longest known chain of full blocks of `tokens`, at most `max_blocks`.
+  PrefixRef find(std::span<const TokenId> tokens, std::uint32_t max_blocks);
+  // How many blocks `find` would pin, without pinning or counting.
+  std::uint32_t peek(std::span<const TokenId> tokens, std::uint32_t max_blocks) const;
+
+  // Adds the block that follows `ref`'s chain: `tokens` are that block's own, exactly block_tokens.
+  // True: `lease` was taken and `ref` is one longer. When an equal block is known already, `lease`
+  // stays with the caller, `ref` is one longer by the known block, and the answer is false.
+  // REQUIRES: enabled; the block's keys and values are complete.
+  bool extend(PrefixRef& ref, std::span<const TokenId> tokens, BlockLease& lease);
+
+  // Frees up to `count` blocks; returns how many.
+  std::uint32_t evict(std::uint32_t count);
+
+  bool enabled() const { return enabled_; }
+  std::uint32_t num_blocks() const { return static_cast<std::uint32_t>(by_hash_.size()); }
+  // Blocks that evicting everything unpinned would free.
+  std::uint32_t num_evictable() const { return num_unpinned_; }
+  const Stats& stats() const { return stats_; }
+
+  // Ends the process when pins, children or the eviction order are inconsistent. For tests.
+  void check_invariants() const;
+
+ private:
+  friend class PrefixRef;
+  using Entry = PrefixRef::Entry;
+
+  std::uint64_t chain(std::uint64_t parent_hash, std::span<const TokenId> tokens) const;
+  Entry* lookup(const Entry* parent,
+                std::uint64_t hash,
+                std::span<const TokenId> tokens,
+                std::uint64_t* collisions) const;
+  void pin(Entry& entry);
+  void unpin(Entry& entry);
+  void update_leaf(Entry& entry);
+  void erase(Entry& entry);
+
+  const std::uint32_t block_tokens_;
+  const std::uint64_t salt_;
+  const bool enabled_;
+  std::unordered_multimap<std::uint64_t, std::unique_ptr<Entry>> by_hash_;
+  std::set<std::pair<std::uint64_t, Entry*>> leaves_;  // unpinned, childless: (last use, entry)
+  std::uint64_t tick_ = 0;                             // counts uses
+  std::uint32_t num_unpinned_ = 0;
+  std::uint32_t num_refs_ = 0;  // pins of all entries, for the destructor's check
+  Stats stats_;
+};
+
+}  // namespace baton::engine
