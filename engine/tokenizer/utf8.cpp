@@ -1,0 +1,134 @@
+#include "engine/tokenizer/utf8.h"
+
+#include <cstring>
+
+namespace baton::engine {
+namespace {
+
+// Bounds of the second byte after a lead byte; they exclude overlong forms, surrogates and
+// everything above U+10FFFF.
+struct Lead {
+  std::uint8_t size;
+  std::uint8_t low;
+  std::uint8_t high;
+};
+
+Lead lead_of(unsigned char byte) {
+  if (byte >= 0xC2 && byte <= 0xDF) {
+    return {2, 0x80, 0xBF};
+  }
+  if (byte >= 0xE0 && byte <= 0xEF) {
+    return {3,
+            static_cast<std::uint8_t>(byte == 0xE0 ? 0xA0 : 0x80),
+            static_cast<std::uint8_t>(byte == 0xED ? 0x9F : 0xBF)};
+  }
+  if (byte >= 0xF0 && byte <= 0xF4) {
+    return {4,
+            static_cast<std::uint8_t>(byte == 0xF0 ? 0x90 : 0x80),
+            static_cast<std::uint8_t>(byte == 0xF4 ? 0x8F : 0xBF)};
+  }
+  return {0, 0, 0};
+}
+
+}  // namespace
+
+Utf8Char decode_utf8(std::string_view text, std::size_t at) {
+  const auto first = static_cast<unsigned char>(text[at]);
+  if (first < 0x80) {
+    return {first, 1, true, false};
+  }
+  const Lead lead = lead_of(first);
+  if (lead.size == 0) {
+    return {kReplacement, 1, false, false};
+  }
+  char32_t code = first & (0x7FU >> lead.size);
+  std::uint8_t low = lead.low;
+  std::uint8_t high = lead.high;
+  for (std::uint8_t i = 1; i < lead.size; ++i) {
+    if (at + i >= text.size()) {
+      return {kReplacement, i, false, true};
+    }
+    const auto byte = static_cast<unsigned char>(text[at + i]);
+    if (byte < low || byte > high) {
+      return {kReplacement, i, false, false};
+    }
+    code = (code << 6) | (byte & 0x3FU);
+    low = 0x80;
+    high = 0xBF;
+  }
+  return {code, lead.size, true, false};
+}
+
+void append_utf8(std::string& out, char32_t code) {
+  if (code < 0x80) {
+    out.push_back(static_cast<char>(code));
+  } else if (code < 0x800) {
+    out.push_back(static_cast<char>(0xC0 | (code >> 6)));
+    out.push_back(static_cast<char>(0x80 | (code & 0x3F)));
+  } else if (code >= 0xD800 && code <= 0xDFFF) {
+    out.append(kReplacementUtf8);
+  } else if (code < 0x10000) {
+    out.push_back(static_cast<char>(0xE0 | (code >> 12)));
+    out.push_back(static_cast<char>(0x80 | ((code >> 6) & 0x3F)));
+    out.push_back(static_cast<char>(0x80 | (code & 0x3F)));
+  } else if (code < 0x110000) {
+    out.push_back(static_cast<char>(0xF0 | (code >> 18)));
+    out.push_back(static_cast<char>(0x80 | ((code >> 12) & 0x3F)));
+    out.push_back(static_cast<char>(0x80 | ((code >> 6) & 0x3F)));
+    out.push_back(static_cast<char>(0x80 | (code & 0x3F)));
+  } else {
+    out.append(kReplacementUtf8);
+  }
+}
+
+bool is_valid_utf8(std::string_view text) {
+  std::size_t at = 0;
+  while (at < text.size()) {
+    std::uint64_t eight = 0;
+    if (at + sizeof(eight) <= text.size()) {
+      std::memcpy(&eight, text.data() + at, sizeof(eight));
+      if ((eight & 0x8080808080808080ULL) == 0) {
+        at += sizeof(eight);
+        continue;
+      }
+    }
+    const Utf8Char c = decode_utf8(text, at);
+    if (!c.valid) {
+      return false;
+    }
+    at += c.size;
+  }
+  return true;
+}
+
+std::string sanitize_utf8(std::string_view text) {
+  if (is_valid_utf8(text)) {
+    return std::string(text);
+  }
+  std::string out;
+  out.reserve(text.size() + 16);
+  for (std::size_t at = 0; at < text.size();) {
+    const Utf8Char c = decode_utf8(text, at);
+    out.append(c.valid ? text.substr(at, c.size) : kReplacementUtf8);
+    at += c.size;
+  }
+  return out;
+}
+
+std::size_t complete_utf8_prefix(std::string_view text) {
+  // Only the last three bytes can belong to an unfinished character.
+  std::size_t at = text.size() > 3 ? text.size() - 3 : 0;
+  while (at < text.size() && (static_cast<unsigned char>(text[at]) & 0xC0) == 0x80) {
+    ++at;  // a continuation byte: its lead lies further left and is complete or broken
+  }
+  for (; at < text.size();) {
+    const Utf8Char c = decode_utf8(text, at);
+    if (c.truncated) {
+      return at;
+    }
+    at += c.size;
+  }
+  return text.size();
+}
+
+}  // namespace baton::engine
