@@ -1,0 +1,514 @@
+#include "tests/support/fake_transport.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <utility>
+
+#include "transfer/entries.h"
+
+namespace baton::testing {
+
+using transfer::DropReason;
+using transfer::LeaseEntry;
+using transfer::MessageHeader;
+using transfer::SendEntry;
+
+namespace {
+
+constexpr std::size_t kMaxMessage = std::size_t{1} << 20;
+
+std::string text_of(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+}  // namespace
+
+// One process's transport: state that only tasks touch, and counters that anyone reads.
+struct FakeEndpoint {
+  struct Link {  // to one peer
+    std::string to;
+    std::atomic<bool> is_up = true;
+    std::function<void(Error)> failed;
+  };
+  struct Send {
+    std::shared_ptr<SendEntry> entry;
+    std::shared_ptr<Link> link;
+  };
+
+  std::string name;
+  KvArenaView arena;
+  transfer::TransportOptions options;
+  std::map<LeaseId, std::shared_ptr<LeaseEntry>> leases;
+  std::vector<Send> sends;
+  std::vector<std::weak_ptr<Link>> links;
+  bool is_dead = false;
+  std::atomic<bool> is_stopped = false;
+  std::atomic<std::uint64_t> sent = 0, received = 0, messages = 0, dropped = 0, failures = 0,
+                             loops = 0, open_leases = 0, open_sends = 0;
+};
+
+class FakeNetwork::Core : public std::enable_shared_from_this<FakeNetwork::Core> {
+ public:
+  explicit Core(Post post) : post_(std::move(post)) {}
+
+  void post(std::function<void()> task) {
+    if (post_) {
+      post_(std::move(task));
+      return;
+    }
+    const std::lock_guard lock(mutex_);
+    tasks_.push_back(std::move(task));
+  }
+
+  std::size_t pump() {
+    std::size_t ran = 0;
+    while (true) {
+      std::function<void()> task;
+      {
+        const std::lock_guard lock(mutex_);
+        if (tasks_.empty()) {
+          return ran;
+        }
+        task = std::move(tasks_.front());
+        tasks_.pop_front();
+      }
+      task();
+      ++ran;
+    }
+  }
+
+  void add(std::shared_ptr<FakeEndpoint> endpoint) {
+    const std::lock_guard lock(mutex_);
+    endpoints_[endpoint->name] = std::move(endpoint);
+  }
+
+  std::shared_ptr<FakeEndpoint> find(const std::string& name) {
+    const std::lock_guard lock(mutex_);
+    const auto at = endpoints_.find(name);
+    return at == endpoints_.end() ? nullptr : at->second;
+  }
+
+  void for_each(const std::function<void(const std::shared_ptr<FakeEndpoint>&)>& visit) {
+    std::vector<std::shared_ptr<FakeEndpoint>> all;
+    {
+      const std::lock_guard lock(mutex_);
+      for (const auto& [name, endpoint] : endpoints_) {
+        all.push_back(endpoint);
+      }
+    }
+    for (const auto& endpoint : all) {
+      visit(endpoint);
+    }
+  }
+
+  // Posts what the windows admit, one piece a send and turn.
+  void pump_sends(const std::shared_ptr<FakeEndpoint>& self) {
+    bool moved = true;
+    while (moved) {
+      moved = false;
+      for (std::size_t i = 0; i < self->sends.size(); ++i) {
+        const FakeEndpoint::Send send = self->sends[i];
+        if (auto piece = send.entry->session.next()) {
+          transmit(self, send, *piece);
+          moved = true;
+        }
+        if (send.entry->session.needs_flush()) {
+          send.entry->session.flush_posted();
+          post([core = shared_from_this(), self, send] {
+            if (!self->is_dead) {
+              send.entry->session.flush_done();
+              core->settle(self, send);
+            }
+          });
+        }
+      }
+    }
+  }
+
+  void settle(const std::shared_ptr<FakeEndpoint>& self, const FakeEndpoint::Send& send) {
+    ++self->loops;
+    pump_sends(self);
+    send.entry->notify();
+    if (send.entry->session.is_over()) {
+      std::erase_if(self->sends, [&](const auto& one) { return one.entry == send.entry; });
+    }
+    self->open_sends = self->sends.size();
+  }
+
+  void lose_link(const std::shared_ptr<FakeEndpoint>& self,
+                 const std::shared_ptr<FakeEndpoint::Link>& link) {
+    if (!link->is_up.exchange(false)) {
+      return;
+    }
+    const Error error{ErrorCode::PeerDead, "the process " + link->to + " is gone"};
+    const auto sends = self->sends;
+    for (const auto& send : sends) {
+      if (send.link == link) {
+        ++self->failures;
+        send.entry->session.fail(error);
+        settle(self, send);
+      }
+    }
+    if (link->failed) {
+      std::exchange(link->failed, nullptr)(error);
+    }
+  }
+
+  void deliver(const std::string& to,
+               std::span<const std::byte> header_bytes,
+               std::span<const std::byte> bytes) {
+    const auto target = find(to);
+    if (!target || target->is_dead || target->is_stopped) {
+      return;
+    }
+    ++target->messages;
+    MessageHeader header;
+    if (!transfer::decode(header_bytes, header)) {
+      ++target->dropped;
+      return;
+    }
+    const auto at = target->leases.find(header.lease);
+    if (at == target->leases.end() ||
+        at->second->session.admit(header, bytes.size()) != DropReason::None) {
+      ++target->dropped;
+      return;
+    }
+    const auto entry = at->second;
+    const std::byte* from = bytes.data();
+    for (const BlockRun& run : header.runs()) {
+      const std::size_t size = run.count * target->arena.layout.block_bytes();
+      std::memcpy(target->arena.block(header.layer, run.first), from, size);
+      from += size;
+    }
+    target->received += bytes.size();
+    entry->session.landed(header);
+    entry->notify();
+  }
+
+  void release(std::vector<std::function<void()>>& held) {
+    for (auto& one : std::exchange(held, {})) {
+      post(std::move(one));
+    }
+  }
+
+  Hook hook;
+  std::vector<std::function<void()>> late;
+  std::vector<std::function<void()>> stalled;
+
+ private:
+  void transmit(const std::shared_ptr<FakeEndpoint>& self,
+                const FakeEndpoint::Send& send,
+                const transfer::Piece& piece) {
+    auto message = std::make_shared<FakeMessage>();
+    message->from = self->name;
+    message->to = send.link->to;
+    message->header.lease = send.entry->session.lease();
+    message->header.epoch = send.entry->session.epoch();
+    message->header.layer = piece.layer;
+    message->header.lane = transfer::Lane::Shm;
+    for (const transfer::Segment& segment : piece.segments) {
+      message->header.add_run({segment.target, segment.count});
+      const std::byte* from = self->arena.block(piece.layer, segment.source);
+      message->bytes.insert(
+          message->bytes.end(), from, from + segment.count * self->arena.layout.block_bytes());
+    }
+    const auto arrive = [core = shared_from_this(), message] {
+      transfer::EncodedHeader encoded;
+      transfer::encode(message->header, encoded);
+      core->deliver(message->to, encoded.span(), message->bytes);
+    };
+    const auto complete = [core = shared_from_this(), self, send, size = piece.bytes](bool is_ok) {
+      if (self->is_dead) {
+        return;
+      }
+      if (!is_ok) {
+        send.entry->session.fail(Error{ErrorCode::PeerDead, "the operation failed"});
+        ++self->failures;
+      } else {
+        self->sent += size;
+      }
+      send.entry->session.completed(size);
+      core->settle(self, send);
+    };
+    const FakeFate fate = hook ? hook(*message) : FakeFate::Deliver;
+    switch (fate) {
+      case FakeFate::Deliver:
+      case FakeFate::Duplicate:
+        post([arrive, complete] {
+          arrive();
+          complete(true);
+        });
+        if (fate == FakeFate::Duplicate) {
+          post(arrive);
+        }
+        return;
+      case FakeFate::Late:
+        late.emplace_back(arrive);
+        [[fallthrough]];
+      case FakeFate::Drop:
+        post([complete] { complete(true); });
+        return;
+      case FakeFate::Stall:
+        stalled.emplace_back([arrive, complete] {
+          arrive();
+          complete(true);
+        });
+        return;
+      case FakeFate::Fail:
+        post([complete] { complete(false); });
+        return;
+    }
+  }
+
+  Post post_;
+  std::mutex mutex_;  // guards tasks_ and endpoints_
+  std::deque<std::function<void()>> tasks_;
+  std::map<std::string, std::shared_ptr<FakeEndpoint>> endpoints_;
+};
+
+namespace {
+
+using CorePtr = std::shared_ptr<FakeNetwork::Core>;
+using EndpointPtr = std::shared_ptr<FakeEndpoint>;
+
+class FakePeer : public transfer::Peer {
+ public:
+  explicit FakePeer(std::shared_ptr<FakeEndpoint::Link> link) : link_(std::move(link)) {}
+  bool is_up() const override { return link_->is_up; }
+  std::string transport_name() const override { return "shm"; }
+  const std::shared_ptr<FakeEndpoint::Link>& link() const { return link_; }
+
+ private:
+  std::shared_ptr<FakeEndpoint::Link> link_;
+};
+
+class FakeReceiver : public transfer::LeaseReceiver {
+ public:
+  FakeReceiver(CorePtr core, EndpointPtr self, std::shared_ptr<LeaseEntry> entry)
+      : core_(std::move(core)), self_(std::move(self)), entry_(std::move(entry)) {}
+  ~FakeReceiver() override { revoke(nullptr); }
+
+  void expect(std::uint64_t bytes, std::function<void(Result<Done>)> complete) override {
+    core_->post([self = self_, entry = entry_, bytes, complete = std::move(complete)] {
+      if (!self->is_dead) {
+        entry->expect(bytes, complete);
+      }
+    });
+  }
+
+  void revoke(std::function<void()> fenced) override {
+    core_->post([self = self_, entry = entry_, fenced = std::move(fenced)] {
+      if (self->is_dead) {
+        return;
+      }
+      self->leases.erase(entry->session.lease());
+      self->open_leases = self->leases.size();
+      entry->revoke(fenced);
+    });
+  }
+
+ private:
+  CorePtr core_;
+  EndpointPtr self_;
+  std::shared_ptr<LeaseEntry> entry_;
+};
+
+class FakeSender : public transfer::LeaseSender {
+ public:
+  FakeSender(CorePtr core, EndpointPtr self, FakeEndpoint::Send send)
+      : core_(std::move(core)), self_(std::move(self)), send_(std::move(send)) {}
+  ~FakeSender() override {
+    run([](SendEntry& entry) {
+      if (!entry.session.is_over()) {
+        entry.abort(nullptr);
+      }
+    });
+  }
+
+  void send_layer(std::uint32_t layer, std::uint32_t first, std::vector<BlockId> blocks) override {
+    run([layer, first, blocks = std::move(blocks)](SendEntry& entry) {
+      entry.session.add_layer(layer, first, blocks);
+    });
+  }
+  void finish(std::function<void(Result<std::uint64_t>)> flushed) override {
+    run([flushed = std::move(flushed)](SendEntry& entry) { entry.finish(flushed); });
+  }
+  void abort(std::function<void()> quiesced) override {
+    run([quiesced = std::move(quiesced)](SendEntry& entry) { entry.abort(quiesced); });
+  }
+
+ private:
+  void run(std::function<void(SendEntry&)> step) {
+    core_->post([core = core_, self = self_, send = send_, step = std::move(step)] {
+      if (!self->is_dead) {
+        step(*send.entry);
+        core->settle(self, send);
+      }
+    });
+  }
+
+  CorePtr core_;
+  EndpointPtr self_;
+  FakeEndpoint::Send send_;
+};
+
+class FakeTransport : public transfer::Transport {
+ public:
+  FakeTransport(CorePtr core, EndpointPtr self) : core_(std::move(core)), self_(std::move(self)) {}
+  ~FakeTransport() override { stop(); }
+
+  std::string ucx_version() const override { return "fake"; }
+  std::vector<std::byte> worker_address() const override {
+    const auto* from = reinterpret_cast<const std::byte*>(self_->name.data());
+    return {from, from + self_->name.size()};
+  }
+
+  std::unique_ptr<transfer::LeaseReceiver> open_lease(LeaseId lease,
+                                                      Epoch epoch,
+                                                      std::vector<BlockRun> runs) override {
+    auto entry = std::make_shared<LeaseEntry>(lease, epoch, self_->arena, std::move(runs));
+    core_->post([self = self_, entry] {
+      self->leases[entry->session.lease()] = entry;
+      self->open_leases = self->leases.size();
+    });
+    return std::make_unique<FakeReceiver>(core_, self_, std::move(entry));
+  }
+
+  Result<std::shared_ptr<transfer::Peer>> connect(std::span<const std::byte> worker_address,
+                                                  std::function<void(Error)> failed) override {
+    if (worker_address.empty()) {
+      return fail(ErrorCode::InvalidArgument, "the worker address is empty");
+    }
+    auto link = std::make_shared<FakeEndpoint::Link>();
+    link->to = text_of(worker_address);
+    link->failed = std::move(failed);
+    core_->post([core = core_, self = self_, link] {
+      self->links.push_back(link);
+      const auto target = core->find(link->to);
+      if (!target || target->is_dead) {
+        core->lose_link(self, link);
+      }
+    });
+    return std::make_shared<FakePeer>(std::move(link));
+  }
+
+  Result<std::unique_ptr<transfer::LeaseSender>> begin(std::shared_ptr<transfer::Peer> peer,
+                                                       const KvGrant& grant) override {
+    if (grant.layout_hash != self_->arena.layout.hash()) {
+      return fail(ErrorCode::Mismatch, "the grant is for another KV layout");
+    }
+    const transfer::PlanLimits limits{self_->arena.layout.block_bytes(), kMaxMessage, 0, 1};
+    FakeEndpoint::Send send{
+        std::make_shared<SendEntry>(
+            grant, self_->arena.layout.layers, limits, self_->options.window_bytes),
+        dynamic_cast<FakePeer&>(*peer).link()};
+    core_->post([core = core_, self = self_, send] {
+      self->sends.push_back(send);
+      if (!send.link->is_up) {
+        send.entry->session.fail(Error{ErrorCode::PeerDead, "the peer is gone"});
+      }
+      core->settle(self, send);
+    });
+    return std::make_unique<FakeSender>(core_, self_, std::move(send));
+  }
+
+  transfer::TransportStats stats() const override {
+    return {self_->sent,
+            self_->received,
+            self_->messages,
+            self_->dropped,
+            self_->failures,
+            self_->loops,
+            self_->open_leases,
+            self_->open_sends};
+  }
+
+  void stop() override {
+    if (self_->is_stopped.exchange(true)) {
+      return;
+    }
+    core_->post([core = core_, self = self_] {
+      const auto sends = self->sends;
+      for (const auto& send : sends) {
+        send.entry->session.fail(Error{ErrorCode::Unavailable, "the transport has stopped"});
+        core->settle(self, send);
+      }
+      const auto leases = std::exchange(self->leases, {});
+      for (const auto& [id, entry] : leases) {
+        entry->revoke(nullptr);
+      }
+      self->open_leases = 0;
+    });
+  }
+
+ private:
+  CorePtr core_;
+  EndpointPtr self_;
+};
+
+}  // namespace
+
+FakeNetwork::FakeNetwork(Post post) : core_(std::make_shared<Core>(std::move(post))) {}
+FakeNetwork::~FakeNetwork() = default;
+
+std::unique_ptr<transfer::Transport> FakeNetwork::make_transport(
+    const std::string& name, KvArenaView arena, const transfer::TransportOptions& options) {
+  auto endpoint = std::make_shared<FakeEndpoint>();
+  endpoint->name = name;
+  endpoint->arena = arena;
+  endpoint->options = options;
+  core_->add(endpoint);
+  return std::make_unique<FakeTransport>(core_, std::move(endpoint));
+}
+
+void FakeNetwork::set_hook(Hook hook) {
+  core_->hook = std::move(hook);
+}
+
+void FakeNetwork::inject(const std::string& to,
+                         std::span<const std::byte> header,
+                         std::span<const std::byte> bytes) {
+  core_->post([core = core_,
+               to,
+               header = std::vector<std::byte>(header.begin(), header.end()),
+               bytes = std::vector<std::byte>(bytes.begin(), bytes.end())] {
+    core->deliver(to, header, bytes);
+  });
+}
+
+void FakeNetwork::release_late() {
+  core_->post([core = core_] { core->release(core->late); });
+}
+
+void FakeNetwork::release_stalled() {
+  core_->post([core = core_] { core->release(core->stalled); });
+}
+
+void FakeNetwork::kill(const std::string& name) {
+  core_->post([core = core_, name] {
+    const auto victim = core->find(name);
+    if (!victim || victim->is_dead) {
+      return;
+    }
+    victim->is_dead = true;
+    core->for_each([&](const std::shared_ptr<FakeEndpoint>& other) {
+      const auto links = other->links;
+      for (const auto& weak : links) {
+        const auto link = weak.lock();
+        if (link && link->to == name && !other->is_dead) {
+          core->lose_link(other, link);
+        }
+      }
+    });
+  });
+}
+
+std::size_t FakeNetwork::pump() {
+  return core_->pump();
+}
+
+}  // namespace baton::testing

@@ -1,0 +1,59 @@
+// A session together with the callbacks that its user waits on: what every Transport keeps for an
+// open lease and for an open send. `notify` runs what has become due, each callback once.
+//
+// Owner: a transport. Thread: its owner's. Failure: see transport.h.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/base/error.h"
+#include "transfer/receiver_session.h"
+#include "transfer/sender_session.h"
+#include "transfer/transport.h"
+
+namespace baton::transfer {
+
+class LeaseEntry {
+ public:
+  using Complete = std::function<void(Result<LeaseReceiver::Done>)>;
+
+  LeaseEntry(LeaseId lease, Epoch epoch, const KvArenaView& arena, std::vector<BlockRun> runs)
+      : session(lease, epoch, arena, std::move(runs)) {}
+
+  void expect(std::uint64_t bytes, Complete complete);
+  // `fenced` may be empty.
+  void revoke(std::function<void()> fenced);
+  void notify();
+
+  ReceiverSession session;
+
+ private:
+  Complete complete_;
+  bool is_expected_ = false;
+  std::vector<std::function<void()>> fenced_;
+};
+
+class SendEntry {
+ public:
+  using Flushed = std::function<void(Result<std::uint64_t>)>;
+
+  SendEntry(const KvGrant& grant, std::uint32_t layers, PlanLimits limits, std::size_t window)
+      : session(grant, layers, limits, window) {}
+
+  void finish(Flushed flushed);
+  // `quiesced` may be empty.
+  void abort(std::function<void()> quiesced);
+  void notify();
+
+  SenderSession session;
+
+ private:
+  Flushed flushed_;
+  std::vector<std::function<void()>> quiesced_;
+};
+
+}  // namespace baton::transfer

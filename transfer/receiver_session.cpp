@@ -1,0 +1,192 @@
+#include "transfer/receiver_session.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "common/base/check.h"
+
+namespace baton::transfer {
+
+std::string_view to_string(DropReason reason) {
+  switch (reason) {
+    case DropReason::None:
+      return "none";
+    case DropReason::Malformed:
+      return "malformed";
+    case DropReason::UnknownLease:
+      return "unknown_lease";
+    case DropReason::WrongEpoch:
+      return "wrong_epoch";
+    case DropReason::BadLayer:
+      return "bad_layer";
+    case DropReason::OutOfRange:
+      return "out_of_range";
+    case DropReason::WrongLength:
+      return "wrong_length";
+    case DropReason::Duplicate:
+      return "duplicate";
+    case DropReason::Ended:
+      return "ended";
+  }
+  return "unknown";
+}
+
+std::string_view to_string(ReceiverState state) {
+  switch (state) {
+    case ReceiverState::Open:
+      return "open";
+    case ReceiverState::Complete:
+      return "complete";
+    case ReceiverState::Failed:
+      return "failed";
+    case ReceiverState::Revoked:
+      return "revoked";
+  }
+  return "unknown";
+}
+
+ReceiverSession::ReceiverSession(LeaseId lease,
+                                 Epoch epoch,
+                                 const KvArenaView& arena,
+                                 std::vector<BlockRun> runs)
+    : lease_(lease),
+      epoch_(epoch),
+      layers_(arena.layout.layers),
+      block_bytes_(arena.layout.block_bytes()) {
+  std::erase_if(runs, [](const BlockRun& run) { return run.count == 0; });
+  std::sort(runs.begin(), runs.end(), [](const BlockRun& a, const BlockRun& b) {
+    return a.first < b.first;
+  });
+  for (const BlockRun& run : runs) {
+    BATON_CHECK(
+        run.first.value < arena.num_blocks && run.count <= arena.num_blocks - run.first.value,
+        "a lease holds blocks of the own arena");
+    if (!spans_.empty()) {
+      const std::uint32_t end = spans_.back().first + spans_.back().count;
+      BATON_CHECK(run.first.value >= end, "a lease holds a block once");
+      if (run.first.value == end) {
+        spans_.back().count += run.count;
+        num_blocks_ += run.count;
+        continue;
+      }
+    }
+    spans_.push_back(Span{run.first.value, run.count, num_blocks_});
+    num_blocks_ += run.count;
+  }
+}
+
+std::optional<std::uint32_t> ReceiverSession::index_of(BlockRun run) const {
+  auto after = std::upper_bound(
+      spans_.begin(), spans_.end(), run.first.value, [](std::uint32_t block, const Span& span) {
+        return block < span.first;
+      });
+  if (after == spans_.begin()) {
+    return std::nullopt;
+  }
+  const Span& span = *std::prev(after);
+  const std::uint32_t skip = run.first.value - span.first;
+  if (skip >= span.count || run.count > span.count - skip) {
+    return std::nullopt;
+  }
+  return span.index + skip;
+}
+
+DropReason ReceiverSession::admit(const MessageHeader& header, std::uint64_t length) {
+  if (header.epoch != epoch_) {
+    return DropReason::WrongEpoch;
+  }
+  if (state_ != ReceiverState::Open) {
+    return DropReason::Ended;
+  }
+  if (header.layer >= layers_) {
+    return DropReason::BadLayer;
+  }
+  admitted_.clear();
+  for (const BlockRun& run : header.runs()) {
+    const auto index = run.count == 0 ? std::nullopt : index_of(run);
+    if (!index) {
+      return DropReason::OutOfRange;
+    }
+    admitted_.push_back(*index);
+  }
+  if (length != header.num_blocks() * block_bytes_) {
+    return DropReason::WrongLength;
+  }
+  if (marks_.empty()) {
+    marks_.resize(std::size_t{layers_} * num_blocks_, Mark::Empty);
+  }
+  Mark* const row = marks_.data() + std::size_t{header.layer} * num_blocks_;
+  for (std::size_t i = 0; i < admitted_.size(); ++i) {
+    Mark* const begin = row + admitted_[i];
+    Mark* const end = begin + header.runs()[i].count;
+    // Marking as we go also finds a run that names a block twice within one message.
+    if (std::any_of(begin, end, [](Mark mark) { return mark != Mark::Empty; })) {
+      for (std::size_t done = 0; done < i; ++done) {
+        std::fill_n(row + admitted_[done], header.runs()[done].count, Mark::Empty);
+      }
+      return DropReason::Duplicate;
+    }
+    std::fill(begin, end, Mark::Landing);
+  }
+  ++receiving_;
+  lane_ = header.lane;
+  return DropReason::None;
+}
+
+void ReceiverSession::mark(const MessageHeader& header, Mark from, Mark to) {
+  BATON_CHECK(receiving_ > 0, "a message lands once");
+  --receiving_;
+  for (const BlockRun& run : header.runs()) {
+    const auto index = index_of(run);
+    BATON_CHECK(index && !marks_.empty(), "only an admitted message lands");
+    Mark* const begin = marks_.data() + std::size_t{header.layer} * num_blocks_ + *index;
+    BATON_CHECK(*begin == from, "only an admitted message lands");
+    std::fill_n(begin, run.count, to);
+  }
+}
+
+void ReceiverSession::landed(const MessageHeader& header) {
+  mark(header, Mark::Landing, Mark::Landed);
+  bytes_landed_ += header.num_blocks() * block_bytes_;
+  check_complete();
+}
+
+void ReceiverSession::failed(const MessageHeader& header) {
+  mark(header, Mark::Landing, Mark::Empty);
+}
+
+void ReceiverSession::expect(std::uint64_t bytes) {
+  if (state_ != ReceiverState::Open || expected_) {
+    return;
+  }
+  const std::uint64_t capacity = std::uint64_t{layers_} * num_blocks_ * block_bytes_;
+  if (bytes > capacity) {
+    state_ = ReceiverState::Failed;
+    error_ = Error{ErrorCode::ProtocolError,
+                   fmt::format("commit speaks of {} bytes, the lease holds {}", bytes, capacity)};
+    return;
+  }
+  expected_ = bytes;
+  check_complete();
+}
+
+void ReceiverSession::check_complete() {
+  if (state_ != ReceiverState::Open || !expected_) {
+    return;
+  }
+  if (bytes_landed_ > *expected_) {
+    state_ = ReceiverState::Failed;
+    error_ =
+        Error{ErrorCode::ProtocolError,
+              fmt::format("commit speaks of {} bytes, {} have landed", *expected_, bytes_landed_)};
+  } else if (bytes_landed_ == *expected_ && receiving_ == 0) {
+    state_ = ReceiverState::Complete;
+  }
+}
+
+void ReceiverSession::revoke() {
+  state_ = ReceiverState::Revoked;
+}
+
+}  // namespace baton::transfer

@@ -1,0 +1,101 @@
+// The receiving side of one lease as a plain state machine: which messages may be written, which
+// bytes have landed, when the lease is complete, when its blocks may be used again.
+//
+//   Open ──expect, all landed──▶ Complete        (nothing more is accepted)
+//   Open ──expect impossible──▶ Failed           (nothing more is accepted)
+//   any  ──revoke──▶ Revoked                     (nothing more is accepted)
+// A lease in any state is fenced once it accepts nothing and has no receive under way.
+//
+// Owner: a LeaseTable. Thread: its owner's. Failure: foreign input gives a DropReason, never a
+// write.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "common/base/error.h"
+#include "common/base/ids.h"
+#include "common/types/kv_grant.h"
+#include "common/types/kv_layout.h"
+#include "transfer/message.h"
+
+namespace baton::transfer {
+
+enum class DropReason : std::uint8_t {
+  None = 0,
+  Malformed,     // the header does not decode
+  UnknownLease,  // never granted, or over
+  WrongEpoch,
+  BadLayer,
+  OutOfRange,   // a block that the lease does not hold
+  WrongLength,  // bytes do not fit the runs
+  Duplicate,    // a block that has landed or is landing
+  Ended,        // lease complete or revoked
+};
+constexpr std::size_t kDropReasons = 9;
+std::string_view to_string(DropReason reason);
+
+enum class ReceiverState : std::uint8_t { Open, Complete, Failed, Revoked };
+std::string_view to_string(ReceiverState state);
+
+class ReceiverSession {
+ public:
+  // `runs` are blocks of the own arena. REQUIRES: inside the arena, none twice.
+  ReceiverSession(LeaseId lease, Epoch epoch, const KvArenaView& arena, std::vector<BlockRun> runs);
+
+  LeaseId lease() const { return lease_; }
+  Epoch epoch() const { return epoch_; }
+  ReceiverState state() const { return state_; }
+
+  // Checks a message of `length` bytes. None: its blocks count as landing, and the caller must
+  // answer with `landed` or `failed` for the same header.
+  DropReason admit(const MessageHeader& header, std::uint64_t length);
+  void landed(const MessageHeader& header);
+  // The receive ended without all its bytes: its blocks may come again.
+  void failed(const MessageHeader& header);
+
+  // The writer says that it sent `bytes`. May turn the lease Complete or Failed.
+  void expect(std::uint64_t bytes);
+  void revoke();
+
+  // True when no accepted byte can land any more and none will be accepted.
+  bool is_fenced() const { return state_ != ReceiverState::Open && receiving_ == 0; }
+  std::uint64_t bytes_landed() const { return bytes_landed_; }
+  std::uint32_t receiving() const { return receiving_; }
+  Lane lane() const { return lane_; }
+  // Why the lease is Failed.
+  const std::optional<Error>& error() const { return error_; }
+
+ private:
+  enum class Mark : std::uint8_t { Empty = 0, Landing = 1, Landed = 2 };
+  struct Span {
+    std::uint32_t first;  // block id
+    std::uint32_t count;
+    std::uint32_t index;  // of the first block in the lease's map
+  };
+  // Index of a run's first block in the map, when the lease holds the whole run.
+  std::optional<std::uint32_t> index_of(BlockRun run) const;
+  void mark(const MessageHeader& header, Mark from, Mark to);
+  void check_complete();
+
+  const LeaseId lease_;
+  const Epoch epoch_;
+  const std::uint32_t layers_;
+  const std::uint64_t block_bytes_;
+  std::vector<Span> spans_;              // ordered by block id, neighbours joined
+  std::uint32_t num_blocks_ = 0;         // of one layer
+  std::vector<Mark> marks_;              // [layers][num_blocks], made at the first message
+  std::vector<std::uint32_t> admitted_;  // scratch: map index of each run of a message under check
+  ReceiverState state_ = ReceiverState::Open;
+  std::uint64_t bytes_landed_ = 0;
+  std::uint32_t receiving_ = 0;  // messages admitted and not yet landed or failed
+  std::optional<std::uint64_t> expected_;
+  std::optional<Error> error_;
+  Lane lane_ = Lane::Unknown;
+};
+
+}  // namespace baton::transfer
