@@ -1,6 +1,7 @@
 // One step forward of one choice, as a node reports it to the gateway. The gateway orders events by
 // `index`, drops repeated indices and older attempts: the first token (from prefill) and later ones
-// (from decode) race on two connections.
+// (from decode) race on two connections. With FinishReason::Stop the stop token is the last of
+// `tokens`: it is counted, and its text is not shown.
 //
 // Thread: plain values. Failure: none.
 #pragma once

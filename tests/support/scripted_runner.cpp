@@ -1,0 +1,153 @@
+#include "tests/support/scripted_runner.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "common/base/check.h"
+#include "engine/kv/kv_memory.h"
+#include "engine/step/planner.h"
+
+namespace baton::testing {
+namespace {
+
+constexpr std::uint32_t kHeadDim = 16;
+
+std::uint64_t mix(std::uint64_t state, std::uint64_t value) {
+  state ^= value + 0x9e3779b97f4a7c15ULL + (state << 6) + (state >> 2);
+  state ^= state >> 33;
+  state *= 0xff51afd7ed558ccdULL;
+  state ^= state >> 33;
+  return state;
+}
+
+// One 16-bit element of a block of one layer.
+std::uint16_t* element(std::byte* block, std::size_t index) {
+  return reinterpret_cast<std::uint16_t*>(block) + index;
+}
+
+// What a token leaves at dimension `dim` of its key (value) in a layer.
+std::uint16_t mark(TokenId token, std::uint32_t position, std::uint32_t layer, std::uint32_t dim) {
+  return static_cast<std::uint16_t>(
+      mix(mix(static_cast<std::uint64_t>(token), position), layer * 64 + dim));
+}
+
+}  // namespace
+
+ScriptedRunner::ScriptedRunner(ScriptedOptions options) : options_(std::move(options)) {
+  info_.architecture = "scripted";
+  info_.context_length = options_.context_length;
+  info_.vocab_size = options_.vocab_size;
+  info_.layout = {.layers = options_.layers,
+                  .kv_heads = 1,
+                  .head_dim = kHeadDim,
+                  .block_tokens = options_.block_tokens};
+  info_.weights_hash = options_.weights_seed;
+  info_.numerics_hash = 0x5c21;
+}
+
+engine::StepResult ScriptedRunner::run(const engine::StepPlan& plan,
+                                       const KvArenaView& arena,
+                                       const engine::LayerDone& layer_done) {
+  if (options_.before_step) {
+    options_.before_step();
+  }
+  BATON_CHECK(arena.layout == info_.layout, "the arena has another layout");
+  ++num_steps_;
+  max_slices_ = std::max<std::uint32_t>(max_slices_, plan.slices.size());
+  const std::uint32_t bt = info_.layout.block_tokens;
+  for (std::uint32_t layer = 0; layer < info_.layout.layers; ++layer) {
+    if (options_.before_layer) {
+      options_.before_layer(layer);
+    }
+    for (const engine::SequenceSlice& slice : plan.slices) {
+      for (std::size_t i = 0; i < slice.tokens.size(); ++i) {
+        const auto position = slice.first_position + static_cast<std::uint32_t>(i);
+        std::byte* block = arena.block(layer, slice.blocks[position / bt]);
+        const std::uint32_t slot = position % bt;
+        for (std::uint32_t dim = 0; dim < kHeadDim; ++dim) {
+          const std::uint16_t value = mark(slice.tokens[i], position, layer, dim);
+          *element(block, std::size_t{dim} * bt + slot) = value;
+          *element(block, std::size_t{kHeadDim} * bt + std::size_t{slot} * kHeadDim + dim) = value;
+        }
+      }
+    }
+    if (layer_done) {
+      layer_done(layer);
+    }
+  }
+  engine::StepResult result;
+  for (const engine::SequenceSlice& slice : plan.slices) {
+    num_tokens_ += slice.tokens.size();
+    result.sampled.push_back(slice.sample ? std::optional(sample(slice, arena)) : std::nullopt);
+  }
+  return result;
+}
+
+std::uint64_t ScriptedRunner::history_hash(const engine::SequenceSlice& slice,
+                                           const KvArenaView& arena,
+                                           std::uint32_t length) const {
+  const std::uint32_t bt = info_.layout.block_tokens;
+  std::uint64_t hash = options_.weights_seed;
+  for (std::uint32_t position = 0; position < length; ++position) {
+    const std::uint32_t slot = position % bt;
+    for (std::uint32_t layer = 0; layer < info_.layout.layers; ++layer) {
+      std::byte* block = arena.block(layer, slice.blocks[position / bt]);
+      for (std::uint32_t dim = 0; dim < kHeadDim; dim += 5) {
+        hash = mix(hash, *element(block, std::size_t{dim} * bt + slot));
+        hash = mix(
+            hash, *element(block, std::size_t{kHeadDim} * bt + std::size_t{slot} * kHeadDim + dim));
+      }
+    }
+  }
+  return hash;
+}
+
+engine::SampledToken ScriptedRunner::sample(const engine::SequenceSlice& slice,
+                                            const KvArenaView& arena) const {
+  const auto length = slice.first_position + static_cast<std::uint32_t>(slice.tokens.size());
+  std::uint64_t hash = history_hash(slice, arena, length);
+  if (slice.sampling->temperature > 0) {
+    hash = mix(mix(hash, slice.sampling->seed), slice.choice);
+    hash = mix(hash, slice.output.size());
+  }
+  auto token = static_cast<TokenId>(hash % options_.vocab_size);
+  while (std::ranges::find(slice.barred, token) != slice.barred.end()) {
+    token = (token + 1) % static_cast<TokenId>(options_.vocab_size);
+  }
+  engine::SampledToken sampled{.token = token, .logprob = -1.0F};
+  for (std::int32_t i = 0; i < slice.sampling->num_logprobs; ++i) {
+    sampled.top.push_back(
+        {(token + i) % static_cast<TokenId>(options_.vocab_size), -1.0F - static_cast<float>(i)});
+  }
+  return sampled;
+}
+
+std::vector<float> ScriptedRunner::logits(const engine::SequenceSlice& slice, const KvArenaView&) {
+  return std::vector<float>(slice.tokens.size() * options_.vocab_size, 0.0F);
+}
+
+std::vector<TokenId> scripted_output(const ScriptedOptions& options,
+                                     const GenerateRequest& request) {
+  ScriptedOptions quiet = options;
+  quiet.before_step = nullptr;
+  quiet.before_layer = nullptr;
+  ScriptedRunner runner(quiet);
+  const auto size = engine::check_size(request, options.context_length, options.vocab_size);
+  BATON_CHECK(size.has_value(), "an impossible request");
+  const std::uint32_t blocks = runner.info().layout.blocks_for(size->max_stored + 1);
+  auto memory =
+      engine::KvMemory::create(runner.info().layout, {.num_blocks = blocks, .prefix_cache = false});
+  BATON_CHECK(memory.has_value(), "no memory for the test's arena");
+  engine::Sequence sequence(request, *size, engine::BlockTable({}, *(*memory)->acquire(blocks)), 0);
+  FinishReason finish = FinishReason::None;
+  while (finish == FinishReason::None) {
+    const engine::PlannedSlice planned{&sequence, sequence.num_pending()};
+    const auto result =
+        runner.run(engine::to_step_plan({&planned, 1}), (*memory)->arena(), nullptr);
+    finish = sequence.advance(planned.count, &*result.sampled[0]);
+  }
+  return {sequence.output().begin(), sequence.output().end()};
+}
+
+}  // namespace baton::testing

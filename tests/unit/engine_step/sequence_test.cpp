@@ -1,0 +1,116 @@
+#include "engine/step/sequence.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "engine/kv/kv_memory.h"
+#include "engine/step/planner.h"
+#include "tests/support/scripted_runner.h"
+
+namespace baton::engine {
+namespace {
+
+GenerateRequest request_of(std::size_t prompt, std::uint32_t max_tokens) {
+  GenerateRequest request;
+  for (std::size_t i = 0; i < prompt; ++i) {
+    request.prompt.push_back(static_cast<TokenId>(i * 7 % 100));
+  }
+  request.max_tokens = max_tokens;
+  return request;
+}
+
+TEST(CheckSize, CountsWhatARequestTakes) {
+  auto size = check_size(request_of(10, 5), 100, 100);
+  ASSERT_TRUE(size);
+  EXPECT_EQ(size->context, 10U);
+  EXPECT_EQ(size->max_output, 5U);
+  EXPECT_EQ(size->max_stored, 14U);
+  auto capped = check_size(request_of(98, 50), 100, 100);
+  ASSERT_TRUE(capped);
+  EXPECT_EQ(capped->max_output, 2U);
+}
+
+TEST(CheckSize, RefusesWhatCannotRun) {
+  auto long_prompt = check_size(request_of(100, 5), 100, 100);
+  ASSERT_FALSE(long_prompt);
+  EXPECT_EQ(long_prompt.error().code, ErrorCode::ContextTooLong);
+  EXPECT_FALSE(check_size(request_of(0, 5), 100, 100));
+  EXPECT_FALSE(check_size(request_of(10, 0), 100, 100));
+  EXPECT_FALSE(check_size(request_of(10, 5), 100, 50));
+  GenerateRequest resumed = request_of(10, 2);
+  resumed.output = {1, 2};
+  EXPECT_FALSE(check_size(resumed, 100, 100));
+}
+
+TEST(Sequence, StopsAtStopTokenAndAtLength) {
+  GenerateRequest request = request_of(4, 3);
+  request.stop_tokens = {42};
+  const auto size = *check_size(request, 100, 100);
+  Sequence sequence(request, size, {}, 4);
+  EXPECT_EQ(sequence.accept(5), FinishReason::None);
+  SampledToken next{.token = 6};
+  EXPECT_EQ(sequence.advance(1, &next), FinishReason::None);
+  Sequence other(request, size, {}, 4);
+  EXPECT_EQ(other.accept(42), FinishReason::Stop);
+  next.token = 7;
+  EXPECT_EQ(sequence.advance(1, &next), FinishReason::Length);
+}
+
+TEST(Sequence, StopTokensAreBarredBeforeMinTokens) {
+  GenerateRequest request = request_of(4, 8);
+  request.stop_tokens = {42};
+  request.min_tokens = 1;
+  Sequence sequence(request, *check_size(request, 100, 100), {}, 0);
+  EXPECT_EQ(sequence.slice(4).barred.size(), 1U);
+  EXPECT_TRUE(sequence.slice(4).sample);
+  EXPECT_FALSE(sequence.slice(3).sample);
+  const SampledToken sampled{.token = 3};
+  sequence.advance(4, &sampled);
+  EXPECT_TRUE(sequence.slice(1).barred.empty());
+}
+
+// Chunks, cached prefixes and replayed output must not change a token.
+TEST(Sequence, SameTokensHoweverItIsCut) {
+  testing::ScriptedOptions options;
+  const GenerateRequest request = request_of(70, 20);
+  const std::vector<TokenId> expected = testing::scripted_output(options, request);
+  ASSERT_EQ(expected.size(), 20U);
+  testing::ScriptedRunner runner(options);
+  auto memory = KvMemory::create(runner.info().layout, {.num_blocks = 16});
+  ASSERT_TRUE(memory);
+  KvMemory& kv = **memory;
+  for (const std::uint32_t chunk : {1U, 5U, 16U, 70U}) {
+    for (const std::uint32_t replayed : {0U, 7U}) {
+      GenerateRequest resumed = request;
+      resumed.output.assign(expected.begin(), expected.begin() + replayed);
+      const auto size = *check_size(resumed, options.context_length, options.vocab_size);
+      std::vector<TokenId> context = resumed.prompt;
+      context.insert(context.end(), resumed.output.begin(), resumed.output.end());
+      PrefixRef prefix = kv.index().find(context, (size.context - 1) / options.block_tokens);
+      const std::uint32_t cached = prefix.num_blocks() * options.block_tokens;
+      const std::uint32_t needed = kv.layout().blocks_for(size.max_stored) - prefix.num_blocks();
+      Sequence sequence(resumed, size, BlockTable(std::move(prefix), *kv.acquire(needed)), cached);
+      Sequence* all[] = {&sequence};
+      FinishReason finish = FinishReason::None;
+      while (finish == FinishReason::None) {
+        const auto slices = sequence.is_prefilling()
+                                ? plan_prefill(all, {.chunk_tokens = chunk, .step_tokens = 64})
+                                : plan_decode(all, {});
+        ASSERT_EQ(slices.size(), 1U);
+        const auto result = runner.run(to_step_plan(slices), kv.arena(), nullptr);
+        const auto& sampled = result.sampled[0];
+        finish = sequence.advance(slices[0].count, sampled ? &*sampled : nullptr);
+        sequence.table().seal(
+            kv.index(), options.block_tokens, sequence.tokens(), sequence.computed());
+      }
+      EXPECT_EQ(finish, FinishReason::Length);
+      EXPECT_TRUE(std::ranges::equal(sequence.output(), expected)) << "chunk " << chunk;
+      kv.check_invariants();
+    }
+  }
+  EXPECT_GT(kv.index().stats().hit_blocks, 0U);
+}
+
+}  // namespace
+}  // namespace baton::engine
