@@ -27,7 +27,7 @@ struct SamplingParams {
   std::int32_t num_logprobs = -1;   // -1: none; 0..20 alternatives beside the sampled token
 };
 
-// Penalties, temperature and cuts apply in the order of the fields above.
+// Penalties come first, then temperature, then the cuts: top_k, top_p, min_p.
 Status validate(const SamplingParams& sampling);
 
 struct GenerateRequest {
