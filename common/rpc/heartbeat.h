@@ -51,20 +51,18 @@ class HeartbeatWatch {
   // A heartbeat, or any other frame, came.
   void beat();
   PeerHealth health() const { return health_; }
-  std::uint32_t missed() const { return missed_; }
+  // Since the last beat.
+  std::uint32_t missed() const;
 
  private:
-  void tick();
-  void change(PeerHealth health);
+  void arm();
+  void check();
 
   Executor& executor_;
   const HeartbeatLimits limits_;
   const std::function<void(PeerHealth)> on_change_;
   PeerHealth health_ = PeerHealth::Alive;
-  // Counted in own ticks, not in clock time: when this process is held up, it counts slower too,
-  // and reads what waits in its sockets before it calls a peer dead.
-  std::uint32_t missed_ = 0;
-  bool beaten_ = false;  // since the last tick
+  TimePoint last_beat_;
   TimerHandle timer_;
 };
 

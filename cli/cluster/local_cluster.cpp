@@ -1,0 +1,198 @@
+#include "cli/cluster/local_cluster.h"
+
+#include <fmt/format.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+
+#include "cli/cluster/free_port.h"
+#include "cli/http/api_client.h"
+#include "common/base/host_port.h"
+
+namespace baton::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
+constexpr milliseconds kLook{50};
+constexpr std::size_t kObituaryLines = 12;
+
+// The address to use for `key`: as configured, or with a free port when it is 0 or taken and that
+// is allowed.
+Result<HostPort> choose_address(const std::string& key, const std::string& text, bool free_ports) {
+  BATON_ASSIGN(HostPort address, HostPort::parse(text));
+  if (address.port != 0 && !is_port_busy(address.host, address.port)) {
+    return address;
+  }
+  if (address.port != 0 && !free_ports) {
+    return fail(ErrorCode::IoError,
+                fmt::format("{} ({}) is in use by another process; choose another with --set "
+                            "{}={}:PORT, or let --free-ports choose",
+                            text,
+                            key,
+                            key,
+                            address.host));
+  }
+  BATON_ASSIGN(address.port, find_free_port(address.host));
+  return address;
+}
+
+// Names in a status document that are connected.
+std::size_t registered_nodes(const json::value& status) {
+  const json::object* object = status.if_object();
+  const json::value* nodes = object == nullptr ? nullptr : object->if_contains("nodes");
+  return nodes != nullptr && nodes->is_array() ? nodes->as_array().size() : 0;
+}
+
+}  // namespace
+
+std::string program_folder() {
+  std::error_code error;
+  return fs::read_symlink("/proc/self/exe", error).parent_path().string();
+}
+
+Result<std::unique_ptr<LocalCluster>> LocalCluster::start(const LocalClusterOptions& options) {
+  BATON_ASSIGN(const ClusterConfig config, load_config(options.config_file, options.overrides));
+  if (config.decode.pool.empty()) {
+    return fail(ErrorCode::InvalidConfig,
+                options.config_file + ": decode.pool: a cluster needs at least one decode node");
+  }
+  BATON_ASSIGN(const HostPort api,
+               choose_address("gateway.listen", config.gateway.listen, options.free_ports));
+  BATON_ASSIGN(
+      const HostPort control,
+      choose_address("gateway.control_listen", config.gateway.control_listen, options.free_ports));
+  std::vector<std::string> overrides = options.overrides;
+  if (api.to_string() != config.gateway.listen) {
+    overrides.push_back("gateway.listen=" + api.to_string());
+  }
+  if (control.to_string() != config.gateway.control_listen) {
+    overrides.push_back("gateway.control_listen=" + control.to_string());
+    overrides.push_back("cluster.gateways.0=" + control.to_string());
+  }
+  std::error_code error;
+  fs::create_directories(options.run_folder, error);
+  if (error) {
+    return fail(ErrorCode::IoError,
+                fmt::format("cannot make {}: {}", options.run_folder, error.message()));
+  }
+  std::unique_ptr<LocalCluster> cluster(new LocalCluster());
+  cluster->listen_ = api.to_string();
+  cluster->num_nodes_ = config.prefill.pool.size() + config.decode.pool.size();
+  cluster->members_.reserve(cluster->num_nodes_ + 1);
+  BATON_TRY(cluster->add(options, "gateway", "gateway", overrides));
+  for (const NodeEntry& node : config.decode.pool) {
+    BATON_TRY(cluster->add(options, node.name, "decode", overrides));
+  }
+  for (const NodeEntry& node : config.prefill.pool) {
+    BATON_TRY(cluster->add(options, node.name, "prefill", overrides));
+  }
+  std::ofstream commands(options.run_folder + "/commands.txt");
+  for (const Member& member : cluster->members_) {
+    commands << fmt::format(
+        "{}\t{}\t{}\n", member.name, member.process.pid(), fmt::join(member.command, " "));
+  }
+  return cluster;
+}
+
+Status LocalCluster::add(const LocalClusterOptions& options,
+                         const std::string& name,
+                         const std::string& role,
+                         const std::vector<std::string>& overrides) {
+  ChildOptions child;
+  child.command = {options.bin_folder + "/baton-" + role, "--config", options.config_file};
+  if (role != "gateway") {
+    child.command.insert(child.command.end(), {"--name", name});
+  }
+  for (const std::string& override_text : overrides) {
+    child.command.insert(child.command.end(), {"--set", override_text});
+  }
+  child.output_file = options.run_folder + "/" + name + ".log";
+  child.append = false;
+  child.environment = options.environment;
+  BATON_ASSIGN(ChildProcess process, ChildProcess::start(child));
+  members_.push_back(
+      Member{name, role, child.command, child.output_file, std::move(process), std::nullopt});
+  return {};
+}
+
+LocalCluster::~LocalCluster() {
+  stop(milliseconds{5'000});
+}
+
+Status LocalCluster::wait_ready(milliseconds limit, const Waiting& waiting) {
+  ApiClient client(base_url());
+  const auto end = steady_clock::now() + limit;
+  while (true) {
+    for (const Member* member : newly_dead()) {
+      return fail(ErrorCode::Unavailable, obituary(*member));
+    }
+    std::string line = "waiting for the gateway";
+    if (const Result<json::value> status = client.get("/baton/status")) {
+      const std::size_t here = registered_nodes(*status);
+      line = fmt::format("{} of {} nodes registered", here, num_nodes_);
+      const Result<int> ready = client.probe("/readyz");
+      if (here >= num_nodes_ && ready && *ready == 200) {
+        return {};
+      }
+    }
+    if (waiting(line)) {
+      return fail(ErrorCode::Cancelled, "stopped while " + line);
+    }
+    if (steady_clock::now() > end) {
+      return fail(ErrorCode::Timeout,
+                  fmt::format("not ready after {} s: {}; logs are in {}",
+                              limit.count() / 1000,
+                              line,
+                              fs::path(members_.front().log).parent_path().string()));
+    }
+    members_.front().process.wait(kLook);
+  }
+}
+
+std::vector<const LocalCluster::Member*> LocalCluster::newly_dead() {
+  std::vector<const Member*> dead;
+  for (Member& member : members_) {
+    if (!member.exit) {
+      member.exit = member.process.poll_exit();
+      if (member.exit) {
+        dead.push_back(&member);
+      }
+    }
+  }
+  return dead;
+}
+
+std::string LocalCluster::obituary(const Member& member) {
+  return fmt::format("{} (pid {}) ended: {}\n---- last lines of {}\n{}\n----",
+                     member.name,
+                     member.process.pid(),
+                     member.exit ? member.exit->to_string() : "it still runs",
+                     member.log,
+                     last_lines(member.log, kObituaryLines));
+}
+
+void LocalCluster::stop(milliseconds grace) {
+  const auto end = steady_clock::now() + grace;
+  for (Member& member : members_) {
+    if (!member.exit) {
+      member.process.signal(SIGTERM);
+    }
+  }
+  for (Member& member : members_) {
+    if (member.exit) {
+      continue;
+    }
+    const auto left = std::chrono::duration_cast<milliseconds>(end - steady_clock::now());
+    member.exit = member.process.wait(std::max(left, milliseconds{0}));
+    if (!member.exit) {
+      member.exit = member.process.stop(milliseconds{0});
+    }
+  }
+}
+
+}  // namespace baton::cli

@@ -1,0 +1,75 @@
+// A whole cluster of cluster.yaml as child processes of this one: a gateway and every node of both
+// pools. Used by `baton up` and by the benchmarks.
+//
+// Owner: a command. Thread: the one that started it (children die with that thread). Failure:
+// `start` says what kept a process from starting; `wait_ready` names the process that died, how,
+// and its last log lines. The destructor stops everything.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/process/child_process.h"
+#include "common/base/error.h"
+#include "common/config/cluster_config.h"
+
+namespace baton::cli {
+
+struct LocalClusterOptions {
+  std::string config_file;
+  std::vector<std::string> overrides;  // key=value
+  std::string bin_folder;              // where baton-gateway and the node programs are
+  std::string run_folder;              // logs and commands.txt; made when missing
+  bool free_ports = false;             // replace busy ports of the gateway instead of failing
+  std::vector<std::pair<std::string, std::string>> environment;
+};
+
+class LocalCluster {
+ public:
+  struct Member {
+    std::string name;  // gateway, or the node's name
+    std::string role;  // gateway, prefill, decode
+    std::vector<std::string> command;
+    std::string log;
+    ChildProcess process;
+    std::optional<ExitState> exit;
+  };
+  // Runs between looks at the cluster with a line for people; true from it gives up waiting.
+  using Waiting = std::function<bool(const std::string& line)>;
+
+  static Result<std::unique_ptr<LocalCluster>> start(const LocalClusterOptions& options);
+  ~LocalCluster();
+  LocalCluster(const LocalCluster&) = delete;
+  LocalCluster& operator=(const LocalCluster&) = delete;
+
+  // Returns once the gateway serves and every node of the configuration is registered.
+  Status wait_ready(std::chrono::milliseconds limit, const Waiting& waiting);
+  // Members that ended since the last look, already reaped.
+  std::vector<const Member*> newly_dead();
+  const std::vector<Member>& members() const { return members_; }
+  std::string base_url() const { return "http://" + listen_; }
+  // "name: exit status 1; last lines of LOG: …" for a member that ended.
+  static std::string obituary(const Member& member);
+  // SIGTERM to all, SIGKILL to who is left after `grace`. Idempotent.
+  void stop(std::chrono::milliseconds grace);
+
+ private:
+  LocalCluster() = default;
+  Status add(const LocalClusterOptions& options,
+             const std::string& name,
+             const std::string& role,
+             const std::vector<std::string>& overrides);
+
+  std::vector<Member> members_;
+  std::string listen_;         // the gateway's API address
+  std::size_t num_nodes_ = 0;  // of both pools
+};
+
+// The folder of the running program.
+std::string program_folder();
+
+}  // namespace baton::cli

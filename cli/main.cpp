@@ -1,0 +1,43 @@
+// baton: the command-line tool. Parses the arguments and runs the chosen subcommand.
+#include <fmt/format.h>
+
+#include <exception>
+
+#include "cli/command.h"
+
+namespace baton::cli {
+
+int report(const std::string& command, const Error& error) {
+  fmt::print(stderr, "baton {}: {}\n", command, error.message);
+  return error.code == ErrorCode::InvalidConfig ? kUsage : kFailed;
+}
+
+}  // namespace baton::cli
+
+int main(int argc, char** argv) {
+  using namespace baton::cli;
+  CLI::App app("Baton: a language-model cluster with prefill and decode on separate nodes",
+               "baton");
+  app.require_subcommand(1);
+  app.footer(
+      "Exit status: 0 done; 1 the operation failed; 2 wrong arguments or configuration; "
+      "130 interrupted.\n`baton COMMAND --help` shows options and examples.");
+  Action chosen;
+  add_up(app, chosen);
+  add_chat(app, chosen);
+  add_status(app, chosen);
+  add_pull(app, chosen);
+  add_check(app, chosen);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    const int status = app.exit(error);
+    return status == 0 ? kDone : kUsage;
+  }
+  try {
+    return chosen();
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "baton: {}\n", error.what());
+    return kFailed;
+  }
+}
