@@ -1,0 +1,59 @@
+// What both kinds of tokenizers share: the parts of a prompt are joined, tokens that stand for
+// themselves are cut out, and the text between them goes to the kind's own `encode_text`.
+// Invalid UTF-8 in a text is replaced by U+FFFD before anything else.
+//
+// Thread: const after building. Failure: see tokenizer.h.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "engine/tokenizer/special_scanner.h"
+#include "engine/tokenizer/tokenizer.h"
+
+namespace baton::engine {
+
+class TokenizerBase : public Tokenizer {
+ public:
+  explicit TokenizerBase(TokenizerSpec spec);
+
+  const TokenizerSpec& spec() const final { return spec_; }
+  std::size_t vocab_size() const final { return spec_.tokens.size(); }
+  std::vector<TokenId> encode(std::string_view text,
+                              bool special_allowed,
+                              bool add_bos) const final;
+  std::vector<TokenId> encode(std::span<const PromptPiece> pieces, bool add_bos) const final;
+  std::string_view token_bytes(TokenId id, bool with_special) const final;
+  std::span<const TokenId> stop_tokens() const final { return stop_tokens_; }
+
+ protected:
+  // Appends the tokens of `text`, which holds no token that stands for itself and is not empty.
+  // `after_special`: it starts the prompt or follows such a token.
+  virtual void encode_text(std::string_view text,
+                           bool after_special,
+                           std::vector<TokenId>& out) const = 0;
+
+  // Gives every token its bytes in running text. REQUIRES: called once, with one entry a token.
+  void set_bytes(const std::vector<std::string>& bytes);
+  TokenKind kind(TokenId id) const { return kinds_[static_cast<std::size_t>(id)]; }
+  // True for tokens that merges may build from plain text.
+  bool is_mergeable(TokenId id) const {
+    return kind(id) == TokenKind::Normal || kind(id) == TokenKind::UserDefined ||
+           kind(id) == TokenKind::Unused;
+  }
+
+ private:
+  void encode_joined(std::string_view text,
+                     std::span<const TextRange> allowed,
+                     bool add_bos,
+                     std::vector<TokenId>& out) const;
+
+  TokenizerSpec spec_;
+  std::vector<TokenKind> kinds_;  // one a token; turn markers count as control tokens
+  std::vector<TokenId> stop_tokens_;
+  SpecialScanner scanner_;
+  std::string bytes_;                       // the bytes of all tokens in a row
+  std::vector<std::uint32_t> byte_starts_;  // of each token in bytes_, and the end
+};
+
+}  // namespace baton::engine
