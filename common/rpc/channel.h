@@ -40,7 +40,11 @@ class Channel {
   // Answers a frame that came with `call` != 0.
   virtual void answer(const wire::Frame& question, wire::Frame reply) = 0;
   virtual void answer_error(const wire::Frame& question, const Error& error) = 0;
+  // Ends the connection; what is queued still goes out, within a second.
   virtual void close() = 0;
+  // Ends the connection as if the other side were lost, soon and not inside this call: open calls
+  // fail with `why`, then `on_closed` runs. For a peer that misses its heartbeats.
+  virtual void abort(Error why) = 0;
   virtual bool is_open() const = 0;
   // Bytes queued and not yet written, for back-pressure.
   virtual std::size_t queued_bytes() const = 0;

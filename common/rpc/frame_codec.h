@@ -14,7 +14,8 @@
 
 namespace baton {
 
-inline constexpr std::size_t kMaxFrameBytes = std::size_t{1} << 20;  // without the length
+inline constexpr std::size_t kMaxFrameBytes = std::size_t{1} << 20;   // without the length
+inline constexpr std::size_t kMaxHelloBytes = std::size_t{64} << 10;  // the first frame
 inline constexpr std::size_t kFrameHeaderBytes = 4;
 
 // Appends the frame to `out`. InvalidArgument when it is over the limit; `out` is unchanged then.
@@ -32,8 +33,13 @@ class FrameDecoder {
   // Bytes of an unfinished frame.
   std::size_t pending_bytes() const { return buffer_.size() - start_; }
 
+  // For frames to come: before the handshake a small limit holds.
+  void set_limit(std::size_t max_frame_bytes) { max_ = max_frame_bytes; }
+
  private:
-  const std::size_t max_;
+  void compact();
+
+  std::size_t max_;
   std::string buffer_;
   std::size_t start_ = 0;  // bytes of buffer_ already given
   bool broken_ = false;

@@ -51,18 +51,20 @@ class HeartbeatWatch {
   // A heartbeat, or any other frame, came.
   void beat();
   PeerHealth health() const { return health_; }
-  // Since the last beat.
-  std::uint32_t missed() const;
+  std::uint32_t missed() const { return missed_; }
 
  private:
-  void arm();
-  void check();
+  void tick();
+  void change(PeerHealth health);
 
   Executor& executor_;
   const HeartbeatLimits limits_;
   const std::function<void(PeerHealth)> on_change_;
   PeerHealth health_ = PeerHealth::Alive;
-  TimePoint last_beat_;
+  // Counted in own ticks, not in clock time: when this process is held up, it counts slower too,
+  // and reads what waits in its sockets before it calls a peer dead.
+  std::uint32_t missed_ = 0;
+  bool beaten_ = false;  // since the last tick
   TimerHandle timer_;
 };
 

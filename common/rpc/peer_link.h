@@ -4,7 +4,8 @@
 // Sequence of events: start -> [on_failed]* -> on_up -> on_frame* -> on_down -> [on_failed]* ->
 // on_up … until `stop` or the destructor; nothing is called after those.
 //
-// Owner: whoever needs the peer. Thread: the executor's strand. Failure: a refused Hello counts as
+// Owner: whoever needs the peer; it may be stopped, not dropped, inside its callbacks. Thread: the
+// executor's strand. Failure: a refused Hello counts as
 // a failed dial and is tried again at the longest pause: the other side may be restarted with the
 // right settings.
 #pragma once
@@ -53,7 +54,8 @@ class PeerLink {
   // Null while down.
   Channel* channel() const { return channel_.get(); }
   bool is_up() const { return channel_ != nullptr; }
-  // Drops the connection and dials again: for a peer that misses its heartbeats.
+  // Ends the connection (open calls fail, then on_down) and dials again: for a peer that misses its
+  // heartbeats.
   void reset(const Error& why);
   const std::string& address() const { return options_.address; }
 

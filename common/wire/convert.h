@@ -20,6 +20,7 @@ namespace baton {
 struct WireLimits {
   static constexpr int kTokens = 1 << 20;  // prompt, output
   static constexpr int kStopTokens = 1024;
+  static constexpr std::uint32_t kChoices = 128;
   static constexpr int kRuns = 1 << 16;
   static constexpr int kEventTokens = 4096;
   static constexpr int kTopLogprobs = 20;

@@ -1,0 +1,45 @@
+// The open calls of one channel: numbers them, times them out, and matches answers.
+//
+// Owner: a channel. Thread: the executor's strand. Failure: an answer to no open call is ignored:
+// it came after its timeout.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <unordered_map>
+
+#include "common/exec/executor.h"
+#include "common/rpc/channel.h"
+
+namespace baton {
+
+class CallTable {
+ public:
+  explicit CallTable(Executor& executor) : executor_(executor) {}
+  CallTable(const CallTable&) = delete;
+  CallTable& operator=(const CallTable&) = delete;
+  ~CallTable() = default;
+
+  // Returns the call's number, never 0.
+  std::uint64_t open(std::chrono::milliseconds timeout, Channel::AnswerHandler handler);
+  // Runs the handler of the call that `frame` answers; a Refusal becomes its Error.
+  void finish(wire::Frame frame);
+  // Runs every open handler with the error. REQUIRES: the owner stays alive meanwhile.
+  void fail_all(const Error& error);
+  // Drops every handler unrun.
+  void forget_all();
+  std::size_t size() const { return calls_.size(); }
+
+ private:
+  struct Call {
+    Channel::AnswerHandler handler;
+    TimerHandle timer;
+  };
+  Channel::AnswerHandler take(std::uint64_t number);
+
+  Executor& executor_;
+  std::uint64_t last_ = 0;
+  std::unordered_map<std::uint64_t, Call> calls_;
+};
+
+}  // namespace baton

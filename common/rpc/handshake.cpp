@@ -1,0 +1,145 @@
+#include "common/rpc/handshake.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "common/wire/convert.h"
+
+namespace baton {
+
+Greeter::Greeter(Executor& executor,
+                 HelloHandler on_hello,
+                 AcceptHandler on_accept,
+                 std::chrono::milliseconds timeout,
+                 std::size_t max_pending)
+    : executor_(executor),
+      on_hello_(std::move(on_hello)),
+      on_accept_(std::move(on_accept)),
+      timeout_(timeout),
+      max_pending_(max_pending) {}
+
+void Greeter::add(std::unique_ptr<Channel> channel) {
+  ++stats_.accepted;
+  if (stopped_ || pending_.size() >= max_pending_) {
+    ++stats_.turned_away;
+    return;
+  }
+  const auto number = ++last_;
+  const auto self = weak_from_this();
+  channel->set_handlers(
+      [self, number](wire::Frame frame) {
+        if (const auto greeter = self.lock()) {
+          greeter->first_frame(number, std::move(frame));
+        }
+      },
+      [self, number](const Error& error) {
+        if (const auto greeter = self.lock()) {
+          greeter->stats_.malformed += error.code == ErrorCode::ProtocolError ? 1 : 0;
+          greeter->take(number);
+        }
+      });
+  auto& pending = pending_[number];
+  pending.channel = std::move(channel);
+  pending.timer = executor_.call_after(timeout_, [self, number] {
+    if (const auto greeter = self.lock()) {
+      ++greeter->stats_.timed_out;
+      greeter->take(number);
+    }
+  });
+}
+
+void Greeter::first_frame(std::uint64_t number, wire::Frame frame) {
+  auto channel = take(number);
+  if (channel == nullptr) {
+    return;
+  }
+  if (!frame.has_hello()) {
+    ++stats_.malformed;
+    return;
+  }
+  auto answer = on_hello_(frame.hello());
+  wire::Frame reply;
+  if (auto* const refusal = std::get_if<wire::Refusal>(&answer)) {
+    ++stats_.refused;
+    *reply.mutable_refusal() = std::move(*refusal);
+    channel->send(std::move(reply));
+    return;  // dropping the channel closes it once the refusal is out
+  }
+  ++stats_.welcomed;
+  *reply.mutable_welcome() = std::move(std::get<wire::Welcome>(answer));
+  channel->send(std::move(reply));
+  channel->set_handlers({}, {});
+  on_accept_(std::move(channel), std::move(*frame.mutable_hello()));
+}
+
+void Greeter::stop() {
+  stopped_ = true;
+  const auto dropped = std::exchange(pending_, {});
+}
+
+std::unique_ptr<Channel> Greeter::take(std::uint64_t number) {
+  const auto found = pending_.find(number);
+  if (found == pending_.end()) {
+    return nullptr;
+  }
+  auto channel = std::move(found->second.channel);
+  pending_.erase(found);
+  return channel;
+}
+
+std::shared_ptr<HelloExchange> HelloExchange::start(std::unique_ptr<Channel> channel,
+                                                    wire::Hello hello,
+                                                    DialHandler done) {
+  auto exchange = std::make_shared<HelloExchange>();
+  exchange->channel_ = std::move(channel);
+  exchange->done_ = std::move(done);
+  const std::weak_ptr<HelloExchange> weak = exchange;
+  exchange->channel_->set_handlers(
+      [weak](wire::Frame frame) {
+        if (const auto self = weak.lock()) {
+          self->answered(std::move(frame));
+        }
+      },
+      [weak](Error error) {
+        if (const auto self = weak.lock()) {
+          error.message =
+              fmt::format("{} before its Welcome: {}", self->channel_->remote(), error.message);
+          self->finish(std::unexpected(std::move(error)));
+        }
+      });
+  wire::Frame frame;
+  *frame.mutable_hello() = std::move(hello);
+  exchange->channel_->send(std::move(frame));
+  return exchange;
+}
+
+void HelloExchange::cancel() {
+  done_ = {};
+  channel_.reset();
+}
+
+void HelloExchange::answered(wire::Frame frame) {
+  if (frame.has_refusal()) {
+    auto error = from_refusal(frame.refusal());
+    error.message = fmt::format("{} refused: {}", channel_->remote(), error.message);
+    finish(std::unexpected(std::move(error)));
+  } else if (frame.has_welcome()) {
+    channel_->set_handlers({}, {});
+    finish(Dialed{std::move(channel_), std::move(*frame.mutable_welcome())});
+  } else {
+    finish(fail(
+        ErrorCode::ProtocolError,
+        fmt::format("{} answered Hello with neither Welcome nor Refusal", channel_->remote())));
+  }
+}
+
+void HelloExchange::finish(Result<Dialed> result) {
+  const auto done = std::exchange(done_, {});
+  channel_.reset();
+  if (done) {
+    done(std::move(result));
+  }
+}
+
+}  // namespace baton

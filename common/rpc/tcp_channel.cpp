@@ -1,0 +1,236 @@
+#include "common/rpc/tcp_channel.h"
+
+#include <fmt/format.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/write.hpp>
+#include <utility>
+
+#include "common/base/host_port.h"
+#include "common/wire/convert.h"
+
+namespace baton {
+namespace {
+
+using boost::system::error_code;
+
+constexpr std::chrono::seconds kLinger{1};
+constexpr std::size_t kKeptCapacity = std::size_t{1} << 20;
+
+void set_option(int socket, int level, int name, int value) {
+  // Each makes a broken peer show sooner; a system without one works all the same.
+  (void)::setsockopt(socket, level, name, &value, sizeof(value));
+}
+
+// Small frames leave at once; a host that vanished without a word is noticed within about 10 s.
+void set_socket_options(int socket) {
+  set_option(socket, IPPROTO_TCP, TCP_NODELAY, 1);
+  set_option(socket, SOL_SOCKET, SO_KEEPALIVE, 1);
+  set_option(socket, IPPROTO_TCP, TCP_KEEPIDLE, 4);
+  set_option(socket, IPPROTO_TCP, TCP_KEEPINTVL, 2);
+  set_option(socket, IPPROTO_TCP, TCP_KEEPCNT, 3);
+  set_option(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, 10'000);
+}
+
+}  // namespace
+
+std::string endpoint_text(const boost::asio::ip::tcp::endpoint& endpoint) {
+  return HostPort{endpoint.address().to_string(), endpoint.port()}.to_string();
+}
+
+TcpConnection::TcpConnection(AsioExecutor& executor, Socket socket, const RpcOptions& options)
+    : executor_(executor),
+      socket_(std::move(socket)),
+      max_queued_bytes_(options.max_queued_bytes),
+      calls_(executor) {
+  error_code error;
+  const auto endpoint = socket_.remote_endpoint(error);
+  remote_ = error ? "a closed socket" : endpoint_text(endpoint);
+}
+
+void TcpConnection::start() {
+  set_socket_options(socket_.native_handle());
+  executor_.post([self = shared_from_this()] { self->read(); });
+}
+
+void TcpConnection::set_handlers(Channel::FrameHandler on_frame, Channel::ClosedHandler on_closed) {
+  // The old pair may be running: whoever runs it holds a share.
+  handlers_ = std::make_shared<const Handlers>(Handlers{std::move(on_frame), std::move(on_closed)});
+}
+
+void TcpConnection::send(const wire::Frame& frame) {
+  if (state_ != State::Open) {
+    return;
+  }
+  if (auto status = encode_frame(frame, queued_); !status) {
+    lose(std::move(status).error());
+    return;
+  }
+  if (queued_bytes() > max_queued_bytes_) {
+    lose(Error{ErrorCode::PeerStalled,
+               fmt::format("{} does not read: {} bytes wait for it", remote_, queued_bytes())});
+    return;
+  }
+  flush_soon();
+}
+
+void TcpConnection::call(wire::Frame frame,
+                         std::chrono::milliseconds timeout,
+                         Channel::AnswerHandler handler) {
+  if (state_ == State::Open) {
+    frame.set_call(calls_.open(timeout, std::move(handler)));
+    send(frame);
+    return;
+  }
+  executor_.post([self = shared_from_this(), handler = std::move(handler)] {
+    if (self->handlers_ != nullptr) {
+      handler(
+          fail(ErrorCode::PeerDead, fmt::format("the connection to {} is closed", self->remote_)));
+    }
+  });
+}
+
+void TcpConnection::close() {
+  handlers_ = nullptr;
+  calls_.forget_all();
+  if (state_ != State::Open) {
+    return;
+  }
+  state_ = State::Lingering;
+  linger_ = executor_.call_after(kLinger, [this] { close_socket(); });
+  if (!writing_now_) {
+    write();
+  }
+}
+
+void TcpConnection::lose(Error why) {
+  if (state_ != State::Open) {
+    close_socket();
+    return;
+  }
+  close_socket();
+  executor_.post([self = shared_from_this(), why = std::move(why)] {
+    self->calls_.fail_all(why);
+    if (const auto handlers = self->handlers_; handlers != nullptr && handlers->on_closed) {
+      handlers->on_closed(why);
+    }
+  });
+}
+
+void TcpConnection::read() {
+  if (state_ == State::Closed) {
+    return;
+  }
+  socket_.async_read_some(
+      boost::asio::buffer(input_),
+      [self = shared_from_this()](const error_code& error, std::size_t bytes) {
+        if (error) {
+          self->lose(Error{ErrorCode::PeerDead,
+                           fmt::format("{} is gone: {}", self->remote_, error.message())});
+          return;
+        }
+        self->received(bytes);
+        self->read();
+      });
+}
+
+void TcpConnection::received(std::size_t bytes) {
+  if (state_ != State::Open) {
+    return;
+  }
+  decoder_.feed(std::span(input_.data(), bytes));
+  while (state_ == State::Open) {
+    auto next = decoder_.next();
+    if (!next) {
+      auto error = std::move(next).error();
+      error.message = fmt::format("{}: {}", remote_, error.message);
+      lose(std::move(error));
+      return;
+    }
+    if (!*next) {
+      return;
+    }
+    if (!std::exchange(greeted_, true)) {
+      decoder_.set_limit(kMaxFrameBytes);
+    }
+    auto frame = std::move(**next);
+    if (frame.answers() != 0) {
+      calls_.finish(std::move(frame));
+    } else if (const auto handlers = handlers_; handlers->on_frame) {
+      handlers->on_frame(std::move(frame));
+    }
+  }
+}
+
+void TcpConnection::flush_soon() {
+  if (!writing_now_ && !std::exchange(flush_posted_, true)) {
+    // At the end of this turn, so that all frames of one turn share a write.
+    executor_.post([self = shared_from_this()] {
+      self->flush_posted_ = false;
+      if (!self->writing_now_) {
+        self->write();
+      }
+    });
+  }
+}
+
+void TcpConnection::write() {
+  if (state_ == State::Closed) {
+    return;
+  }
+  if (queued_.empty()) {
+    if (state_ == State::Lingering) {
+      finish_sending();
+    }
+    return;
+  }
+  writing_now_ = true;
+  writing_.swap(queued_);
+  boost::asio::async_write(
+      socket_,
+      boost::asio::buffer(writing_),
+      [self = shared_from_this()](const error_code& error, std::size_t) {
+        self->writing_now_ = false;
+        self->writing_.clear();
+        if (self->writing_.capacity() > kKeptCapacity) {
+          self->writing_.shrink_to_fit();
+        }
+        if (error) {
+          self->lose(Error{ErrorCode::PeerDead,
+                           fmt::format("{} is gone: {}", self->remote_, error.message())});
+          return;
+        }
+        self->write();
+      });
+}
+
+// The other side sees the end of the stream after the last frame; its own end, or the timer, closes
+// the socket. Closing at once could reset the connection and lose what is on its way.
+void TcpConnection::finish_sending() {
+  if (!std::exchange(sending_over_, true)) {
+    error_code ignored;
+    socket_.shutdown(Socket::shutdown_send, ignored);
+  }
+}
+
+void TcpConnection::close_socket() {
+  state_ = State::Closed;
+  linger_.cancel();
+  error_code ignored;
+  socket_.close(ignored);
+}
+
+void TcpChannel::answer(const wire::Frame& question, wire::Frame reply) {
+  reply.set_answers(question.call());
+  connection_->send(reply);
+}
+
+void TcpChannel::answer_error(const wire::Frame& question, const Error& error) {
+  wire::Frame reply;
+  *reply.mutable_refusal() = to_refusal(error);
+  answer(question, std::move(reply));
+}
+
+}  // namespace baton
