@@ -21,7 +21,7 @@ struct Mismatch {
 // For messages that go back over a wire and into logs.
 std::string brief(const std::string& text) {
   constexpr std::size_t kLongest = 80;
-  return text.size() <= kLongest ? text : text.substr(0, kLongest) + "…";
+  return text.size() <= kLongest ? text : wire_text(text.substr(0, kLongest)) + "…";
 }
 
 std::string layout_text(const wire::ModelIdentity& model) {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 #include "common/base/error.h"
@@ -54,6 +55,10 @@ wire::Refusal to_refusal(const Error& error, std::string_view field = {});
 Error from_refusal(const wire::Refusal& refusal);
 // The inverse of to_string(ErrorCode); Internal for an unknown name.
 ErrorCode error_code_from(std::string_view name);
+
+// Text that a message may carry: whole UTF-8 (a broken byte becomes '?'; a message with one would
+// be refused by the other side), at most kErrorText bytes.
+std::string wire_text(std::string_view text);
 
 // The lease of Commit, Abort and Quiesced.
 template <class Message>

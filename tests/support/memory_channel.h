@@ -16,6 +16,10 @@
 #include "common/exec/executor.h"
 #include "common/rpc/network.h"
 
+namespace baton {
+class Greeter;
+}
+
 namespace baton::testing {
 
 // What a test may do to a frame on its way.
@@ -62,9 +66,7 @@ class MemoryFabric {
   struct Listening {
     std::string owner;
     std::uint64_t number = 0;
-    HelloHandler on_hello;
-    AcceptHandler on_accept;
-    ListenerStats* stats = nullptr;
+    std::shared_ptr<Greeter> greeter;
   };
 
   Executor& executor_;
