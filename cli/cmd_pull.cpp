@@ -20,7 +20,8 @@ struct PullArguments {
 int list_models(const std::vector<CatalogueModel>& models, const CataloguePlaces& places) {
   for (const CatalogueModel& model : models) {
     std::error_code error;
-    const bool here = std::filesystem::exists(places.models_folder() + "/" + model.file_name, error);
+    const bool here =
+        std::filesystem::exists(places.models_folder() + "/" + model.file_name, error);
     fmt::print("{:<24} {:>6} MB  {:<11} {:<10} {}\n",
                model.name,
                model.bytes / 1'000'000,
@@ -59,7 +60,8 @@ int run(const PullArguments& arguments) {
 void add_pull(CLI::App& app, Action& chosen) {
   auto arguments = std::make_shared<PullArguments>();
   CLI::App* command = app.add_subcommand("pull", "Fetch a model into the cache");
-  command->add_option("name", arguments->name, "Catalogue name; without it the catalogue is listed");
+  command->add_option(
+      "name", arguments->name, "Catalogue name; without it the catalogue is listed");
   command->add_flag("--list", arguments->list, "List the catalogue");
   command->add_option("--python", arguments->python, "Interpreter whose pip is used")
       ->capture_default_str();

@@ -27,6 +27,8 @@ void add_chat(CLI::App& app, Action& chosen);
 void add_status(CLI::App& app, Action& chosen);
 void add_pull(CLI::App& app, Action& chosen);
 void add_check(CLI::App& app, Action& chosen);
+void add_bench(CLI::App& app, Action& chosen);
+
 
 // Prints "baton NAME: message" and gives the exit status that fits the error.
 int report(const std::string& command, const Error& error);

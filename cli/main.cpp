@@ -28,6 +28,7 @@ int main(int argc, char** argv) {
   add_status(app, chosen);
   add_pull(app, chosen);
   add_check(app, chosen);
+  add_bench(app, chosen);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

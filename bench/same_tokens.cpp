@@ -1,0 +1,372 @@
+#include "bench/same_tokens.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <boost/json.hpp>
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <regex>
+#include <set>
+
+#include "bench/prompt_pass.h"
+#include "cli/cluster/local_cluster.h"
+
+namespace baton::bench {
+namespace {
+
+namespace fs = std::filesystem;
+namespace json = boost::json;
+
+constexpr std::chrono::seconds kReadyLimit{120};
+constexpr std::chrono::seconds kStopGrace{10};
+constexpr std::uint32_t kSmallChunk = 16;
+constexpr std::uint32_t kBigChunk = 512;
+
+struct Variant {
+  std::string name;
+  std::string transport;  // empty: colocated
+  unsigned threads = 2;
+  std::uint32_t chunk = kBigChunk;
+};
+
+struct PassPlan {
+  std::string name;
+  bool seeded = false;
+  bool one_by_one = false;
+};
+
+struct ClusterPlan {
+  Variant variant;
+  std::vector<PassPlan> passes;
+};
+
+struct Pass {
+  bool seeded = false;
+  std::vector<Answer> answers;
+  Evidence evidence;
+};
+
+using Passes = std::map<std::string, Pass>;
+
+std::vector<ClusterPlan> plan() {
+  return {{{"colocated", "", 1, kBigChunk},
+           {{"colocated greedy", false, false}, {"colocated seeded", true, false}}},
+          {{"tcp", "tcp", 2, kBigChunk},
+           {{"tcp greedy", false, false},
+            {"tcp seeded", true, false},
+            {"tcp greedy one by one", false, true},
+            {"tcp seeded one by one", true, true}}},
+          {{"shm", "shm", 2, kSmallChunk},
+           {{"shm seeded", true, false}, {"shm greedy", false, false}}}};
+}
+
+std::string configuration(const Variant& variant, const SameTokensOptions& options) {
+  const bool path = options.model.ends_with(".gguf");
+  std::string text = fmt::format(
+      "cluster:\n  name: same-tokens\n  token: same-tokens-{0}\n  gateways: [\"127.0.0.1:0\"]\n"
+      "model:\n  id: {1}\n{2}"
+      "kv:\n  arena_mb: {3}\n  prefix_cache: true\n"
+      "gateway:\n  listen: 127.0.0.1:0\n  control_listen: 127.0.0.1:0\n",
+      variant.name,
+      path ? fs::path(options.model).stem().string() : options.model,
+      path ? fmt::format("  path: {}\n", fs::absolute(options.model).string()) : std::string(),
+      options.arena_mb);
+  const std::string engine = fmt::format("  engine:\n    threads: {}\n", variant.threads);
+  if (variant.transport.empty()) {
+    text += fmt::format(
+        "decode:\n  max_batch: 32\n  local_prefill_max_tokens: 1000000\n  local_prefill_chunk: {}\n"
+        "{}  pool:\n    - name: both-0\n",
+        variant.chunk,
+        engine);
+  } else {
+    text += fmt::format("transfer:\n  transport: {}\n", variant.transport);
+    text += fmt::format(
+        "prefill:\n  chunk_tokens: {}\n  credits: 8\n{}  pool:\n    - name: prefill-0\n",
+        variant.chunk,
+        engine);
+    text += fmt::format("decode:\n  max_batch: 32\n{}  pool:\n    - name: decode-0\n", engine);
+  }
+  return text;
+}
+
+Evidence evidence_of(const std::vector<Answer>& answers) {
+  Evidence seen;
+  std::set<std::string> lanes;
+  for (const Answer& answer : answers) {
+    seen.min_batch =
+        seen.requests == 0 ? answer.max_batch : std::min(seen.min_batch, answer.max_batch);
+    ++seen.requests;
+    seen.max_batch = std::max(seen.max_batch, answer.max_batch);
+    seen.max_chunks = std::max(seen.max_chunks, answer.chunks);
+    seen.prompt_tokens += answer.prompt_tokens;
+    seen.cached_tokens += answer.cached_tokens;
+    seen.cache_hits += answer.cached_tokens > 0 ? 1 : 0;
+    seen.ucx_bytes += answer.kv_bytes_moved;
+    if (!answer.kv_transport.empty()) {
+      lanes.insert(answer.kv_transport);
+    }
+  }
+  seen.transports = fmt::format("{}", fmt::join(lanes, "+"));
+  return seen;
+}
+
+// Engine threads of the nodes, from the line each logs at start ("cpu avx512, 2 threads"); distinct
+// values joined by +.
+std::string threads_of(const cli::LocalCluster& cluster) {
+  std::set<std::string> seen;
+  for (const auto& member : cluster.members()) {
+    std::ifstream log(member.log);
+    const std::regex pattern("([0-9]+) threads?");
+    std::string line;
+    std::smatch match;
+    while (member.role != "gateway" && std::getline(log, line)) {
+      if (std::regex_search(line, match, pattern)) {
+        seen.insert(match[1]);
+        break;
+      }
+    }
+  }
+  return fmt::format("{}", fmt::join(seen, "+"));
+}
+
+Status run_cluster(const ClusterPlan& cluster_plan,
+                   const std::vector<Prompt>& prompts,
+                   const SameTokensOptions& options,
+                   Passes& passes) {
+  const Variant& variant = cluster_plan.variant;
+  const std::string folder = options.run_folder + "/" + variant.name;
+  std::error_code error;
+  fs::create_directories(folder, error);
+  const std::string file = folder + "/cluster.yaml";
+  std::ofstream(file) << configuration(variant, options);
+  const auto say = [&](const std::string& line) {
+    if (options.progress) {
+      options.progress(line);
+    }
+  };
+  say(fmt::format("{}: starting ({} threads, chunks of {}; logs in {})",
+                  variant.name,
+                  variant.threads,
+                  variant.chunk,
+                  folder));
+  cli::LocalClusterOptions up;
+  up.config_file = file;
+  up.bin_folder = options.bin_folder;
+  up.run_folder = folder;
+  up.free_ports = true;
+  BATON_ASSIGN(const auto cluster, cli::LocalCluster::start(up));
+  BATON_TRY(cluster->wait_ready(kReadyLimit, [](const std::string&) { return false; }));
+  for (const PassPlan& pass_plan : cluster_plan.passes) {
+    PassOptions pass_options;
+    pass_options.base_url = cluster->base_url();
+    pass_options.model =
+        options.model.ends_with(".gguf") ? fs::path(options.model).stem().string() : options.model;
+    pass_options.seeded = pass_plan.seeded;
+    pass_options.concurrency = pass_plan.one_by_one ? 1 : options.batch;
+    const auto from = std::chrono::steady_clock::now();
+    Result<std::vector<Answer>> answers = run_pass(prompts, pass_options);
+    if (!answers) {
+      std::string message = fmt::format("pass {}: {}", pass_plan.name, answers.error().message);
+      for (const auto* dead : cluster->newly_dead()) {
+        message += "\n" + cli::LocalCluster::obituary(*dead);
+      }
+      return fail(answers.error().code, message);
+    }
+    Pass& pass = passes[pass_plan.name];
+    pass.seeded = pass_plan.seeded;
+    pass.answers = std::move(*answers);
+    pass.evidence = evidence_of(pass.answers);
+    say(fmt::format(
+        "{}: {} answers in {:.1f} s",
+        pass_plan.name,
+        pass.answers.size(),
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - from).count()));
+  }
+  std::uint32_t most = 0;
+  for (const PassPlan& pass_plan : cluster_plan.passes) {
+    most = std::max(most, passes[pass_plan.name].evidence.max_chunks);
+  }
+  const std::string threads = threads_of(*cluster);
+  for (const PassPlan& pass_plan : cluster_plan.passes) {
+    passes[pass_plan.name].evidence.cluster_max_chunks = most;
+    passes[pass_plan.name].evidence.threads = threads;
+  }
+  cluster->stop(kStopGrace);
+  return {};
+}
+
+// The first difference of each pair of answers.
+std::vector<Difference> compare(const std::vector<Answer>& left, const std::vector<Answer>& right) {
+  std::vector<Difference> differences;
+  for (std::size_t i = 0; i < left.size(); ++i) {
+    const auto& a = left[i].token_ids;
+    const auto& b = right[i].token_ids;
+    const auto place = std::mismatch(a.begin(), a.end(), b.begin(), b.end());
+    if (place.first == a.end() && place.second == b.end()) {
+      continue;
+    }
+    differences.push_back({i + 1,
+                           static_cast<std::size_t>(place.first - a.begin()),
+                           place.first == a.end() ? -1 : *place.first,
+                           place.second == b.end() ? -1 : *place.second});
+  }
+  return differences;
+}
+
+// Why the named case did not happen in `pass`; empty when it did.
+using Proof = std::function<std::string(const Evidence& pass, const Evidence& other)>;
+
+struct CheckPlan {
+  std::string name;
+  std::string pass;   // each for greedy and seeded: "{}" stands for the word
+  std::string other;  // compared with
+  Proof proof;
+};
+
+std::string need(bool holds, const std::string& otherwise) {
+  return holds ? "" : otherwise;
+}
+
+std::vector<CheckPlan> checks(unsigned batch) {
+  const auto over = [](const std::string& lane) {
+    return [lane](const Evidence& seen, const Evidence&) {
+      return need(seen.transports == lane && seen.ucx_bytes > 0,
+                  fmt::format("the blocks went over '{}'", seen.transports));
+    };
+  };
+  const Proof together = [](const Evidence& seen, const Evidence&) {
+    return need(seen.ucx_bytes == 0, "blocks moved between processes");
+  };
+  const Proof batches = [batch](const Evidence& seen, const Evidence& other) {
+    return need(seen.max_batch == 1 && other.max_batch >= batch,
+                fmt::format("largest batches were {} and {}", seen.max_batch, other.max_batch));
+  };
+  const Proof chunks = [](const Evidence& seen, const Evidence& other) {
+    const std::uint32_t small = seen.cluster_max_chunks;
+    const std::uint32_t big = other.cluster_max_chunks;
+    return need(big > 1 && small > 8 * big, fmt::format("most chunks were {} and {}", small, big));
+  };
+  const Proof warm = [](const Evidence& seen, const Evidence& other) {
+    return need(seen.cached_tokens * 2 > seen.prompt_tokens &&
+                    other.cached_tokens * 2 < other.prompt_tokens,
+                fmt::format("cached {} of {} warm and {} of {} cold tokens",
+                            seen.cached_tokens,
+                            seen.prompt_tokens,
+                            other.cached_tokens,
+                            other.prompt_tokens));
+  };
+  const Proof threads = [](const Evidence& seen, const Evidence& other) {
+    return need(seen.threads == "1" && other.threads == "2",
+                fmt::format("engines had '{}' and '{}' threads", seen.threads, other.threads));
+  };
+  return {{"(a) prefill and decode nodes over tcp, and one process",
+           "tcp {}",
+           "colocated {}",
+           over("tcp")},
+          {"(b) over shared memory, and over tcp", "shm {}", "tcp {}", over("shm")},
+          {"(c) one colocated process, and over shared memory", "colocated {}", "shm {}", together},
+          {"(d) batch of 1 and of many", "tcp {} one by one", "tcp {}", batches},
+          {"(e) prefill chunk 16 and 512", "shm {}", "tcp {}", chunks},
+          {"(f) warm and cold prefix cache", "", "", warm},
+          {"(g) 1 and 2 threads", "colocated {}", "tcp {}", threads}};
+}
+
+SameTokensCheck run_check(const CheckPlan& check_plan, bool seeded, const Passes& passes) {
+  const std::string word = seeded ? "seeded" : "greedy";
+  SameTokensCheck check;
+  check.name = check_plan.name + ", " + word;
+  std::string left = check_plan.pass;
+  std::string right = check_plan.other;
+  if (left.empty()) {
+    // Each kind's cold pass is the first on its cluster.
+    left = seeded ? "tcp seeded" : "tcp greedy one by one";
+    right = seeded ? "shm seeded" : "tcp greedy";
+  }
+  const Pass& pass = passes.at(fmt::format(fmt::runtime(left), word));
+  const Pass& other = passes.at(fmt::format(fmt::runtime(right), word));
+  check.answers = pass.answers.size();
+  check.evidence = pass.evidence;
+  check.not_exercised = check_plan.proof(pass.evidence, other.evidence);
+  check.differences = compare(pass.answers, other.answers);
+  check.passed = check.not_exercised.empty() && check.differences.empty();
+  return check;
+}
+
+}  // namespace
+
+std::string SameTokensCheck::to_string() const {
+  std::string line = fmt::format(
+      "{} {}: {} answers, batch {} to {}, up to {} chunks (its cluster {}), {} threads, {} cache "
+      "hits "
+      "({} of {} tokens), {} UCX bytes{}{}",
+      passed ? "PASS" : "FAIL",
+      name,
+      answers,
+      evidence.min_batch,
+      evidence.max_batch,
+      evidence.max_chunks,
+      evidence.cluster_max_chunks,
+      evidence.threads,
+      evidence.cache_hits,
+      evidence.cached_tokens,
+      evidence.prompt_tokens,
+      evidence.ucx_bytes,
+      evidence.transports.empty() ? "" : " over ",
+      evidence.transports);
+  if (!not_exercised.empty()) {
+    line += "; NOT EXERCISED: " + not_exercised;
+  }
+  if (!differences.empty()) {
+    line += fmt::format("; {} answers differ", differences.size());
+  }
+  return line;
+}
+
+Result<std::vector<SameTokensCheck>> run_same_tokens(const SameTokensOptions& options) {
+  BATON_ASSIGN(const std::vector<Prompt> prompts, read_prompts(options.prompts_file));
+  Passes passes;
+  for (const ClusterPlan& cluster_plan : plan()) {
+    BATON_TRY(run_cluster(cluster_plan, prompts, options, passes));
+  }
+  std::vector<SameTokensCheck> made;
+  for (const CheckPlan& check_plan : checks(options.batch)) {
+    for (const bool seeded : {false, true}) {
+      made.push_back(run_check(check_plan, seeded, passes));
+    }
+  }
+  return made;
+}
+
+std::string to_json(const std::vector<SameTokensCheck>& checks) {
+  json::array list;
+  for (const SameTokensCheck& check : checks) {
+    json::array differences;
+    for (const Difference& difference : check.differences) {
+      differences.push_back(json::object{{"prompt", difference.prompt},
+                                         {"position", difference.position},
+                                         {"left", difference.left},
+                                         {"right", difference.right}});
+    }
+    list.push_back(json::object{{"name", check.name},
+                                {"passed", check.passed},
+                                {"answers", check.answers},
+                                {"min_batch", check.evidence.min_batch},
+                                {"max_batch", check.evidence.max_batch},
+                                {"max_chunks", check.evidence.max_chunks},
+                                {"cluster_max_chunks", check.evidence.cluster_max_chunks},
+                                {"threads", check.evidence.threads},
+                                {"cache_hits", check.evidence.cache_hits},
+                                {"cached_tokens", check.evidence.cached_tokens},
+                                {"prompt_tokens", check.evidence.prompt_tokens},
+                                {"ucx_bytes", check.evidence.ucx_bytes},
+                                {"transports", check.evidence.transports},
+                                {"not_exercised", check.not_exercised},
+                                {"differences", differences}});
+  }
+  return json::serialize(json::object{{"checks", list}});
+}
+
+}  // namespace baton::bench

@@ -1,0 +1,91 @@
+// baton bench: measurements and proofs. This file holds same-tokens and the group itself.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <memory>
+
+#include "bench/same_tokens.h"
+#include "cli/cluster/local_cluster.h"
+#include "cli/command.h"
+
+namespace baton::cli {
+namespace {
+
+struct SameTokensArguments {
+  bench::SameTokensOptions options;
+  bool json = false;
+};
+
+int run_same_tokens(const SameTokensArguments& arguments) {
+  bench::SameTokensOptions options = arguments.options;
+  options.bin_folder = program_folder();
+  if (options.run_folder.empty()) {
+    options.run_folder =
+        (std::filesystem::temp_directory_path() / fmt::format("baton-same-tokens-{}", getpid()))
+            .string();
+  }
+  options.progress = [](std::string_view line) { fmt::print(stderr, "    {}\n", line); };
+  const auto checks = bench::run_same_tokens(options);
+  if (!checks) {
+    return report("bench same-tokens", checks.error());
+  }
+  std::size_t passed = 0;
+  for (const bench::SameTokensCheck& check : *checks) {
+    passed += check.passed ? 1 : 0;
+    fmt::print("{}\n", check.to_string());
+    for (const bench::Difference& difference : check.differences) {
+      fmt::print("     prompt {}: first difference at token {}: {} and {}\n",
+                 difference.prompt,
+                 difference.position,
+                 difference.left,
+                 difference.right);
+    }
+  }
+  if (arguments.json) {
+    fmt::print("{}\n", bench::to_json(*checks));
+  }
+  fmt::print("{} passed, {} failed\n", passed, checks->size() - passed);
+  return passed == checks->size() ? kDone : kFailed;
+}
+
+void add_same_tokens(CLI::App& group, Action& chosen) {
+  auto arguments = std::make_shared<SameTokensArguments>();
+  CLI::App* command = group.add_subcommand(
+      "same-tokens", "Show that answers do not depend on how they are computed");
+  command
+      ->add_option(
+          "--prompts", arguments->options.prompts_file, "JSONL: {\"prompt\", \"max_tokens\"}")
+      ->required();
+  command->add_option("--model", arguments->options.model, "Catalogue name or GGUF file")
+      ->capture_default_str();
+  command->add_option("--batch", arguments->options.batch, "Concurrent requests of the big batches")
+      ->capture_default_str()
+      ->check(CLI::Range(2, 32));
+  command->add_option("--arena-mb", arguments->options.arena_mb, "KV memory of each node")
+      ->capture_default_str();
+  command->add_option(
+      "--run-dir", arguments->options.run_folder, "Folder of configurations and logs");
+  command->add_flag(
+      "--json", arguments->json, "Print the checks as JSON too, before the last line");
+  command->footer(
+      "Starts three local clusters one after another. Each check prints what its passes were seen "
+      "to\n"
+      "do; a check whose case did not happen fails. The last line is \"N passed, M failed\".\n"
+      "Examples:\n"
+      "  tools/make_prompts > prompts.jsonl\n"
+      "  baton bench same-tokens --prompts prompts.jsonl");
+  command->callback(
+      [arguments, &chosen] { chosen = [arguments] { return run_same_tokens(*arguments); }; });
+}
+
+}  // namespace
+
+void add_bench(CLI::App& app, Action& chosen) {
+  CLI::App* group = app.add_subcommand("bench", "Measurements and proofs");
+  group->require_subcommand(1);
+  group->footer("Examples:\n  baton bench same-tokens --help");
+  add_same_tokens(*group, chosen);
+}
+
+}  // namespace baton::cli

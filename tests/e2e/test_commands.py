@@ -1,0 +1,140 @@
+"""The `baton` command over real processes: up, chat, status, check, pull."""
+import json
+import os
+import pathlib
+import signal
+import subprocess
+
+import harness
+from harness import BIN, ROOT
+
+FIGURES = ("prompt_tokens", "completion_tokens", "ttft_ms", "itl_p50_ms", "kv_bytes_moved", "kv_transport",
+           "prefill_node", "decode_node")
+
+
+def children_of(pid):
+    found = []
+    for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rsplit(")", 1)[1].split()
+        except OSError:
+            continue
+        if int(fields[1]) == pid and fields[0] != "Z":
+            found.append(int(stat.parent.name))
+    return found
+
+
+def alive(pid):
+    try:
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def test_once_gives_answer_and_figures(tmp_path):
+    """What tools/quickstart --once runs after building."""
+    done = subprocess.run(
+        [BIN / "baton", "up", "--config", "configs/local.yaml", "--free-ports", "--run-dir", tmp_path, "--",
+         BIN / "baton", "chat", "--figures", "--once", "What is the capital of France?"],
+        cwd=ROOT, capture_output=True, text=True, timeout=180)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.strip().splitlines()
+    figures = json.loads(lines[-1])
+    assert "Paris" in "\n".join(lines[:-1])
+    assert all(name in figures for name in FIGURES), figures
+    assert figures["kv_bytes_moved"] == harness.expected_kv_bytes(figures["prompt_tokens"])
+    assert figures["kv_transport"] not in ("", "none")
+    assert figures["ttft_ms"] > 0 and figures["itl_p50_ms"] > 0 and figures["completion_tokens"] > 1
+    assert figures["prefill_node"] != figures["decode_node"]
+    for line in (tmp_path / "commands.txt").read_text().splitlines():
+        assert not alive(int(line.split("\t")[1])), f"left behind: {line}"
+
+
+def start_up(tmp_path, *more):
+    up = subprocess.Popen(
+        [BIN / "baton", "up", "--config", "configs/local.yaml", "--free-ports", "--run-dir", tmp_path, *more],
+        cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=harness.die_with_parent)
+    url = up.stdout.readline().strip()
+    assert url.startswith("http://"), up.communicate()[1]
+    return up, url, children_of(up.pid)
+
+
+def test_up_status_and_ctrl_c(tmp_path):
+    up, url, children = start_up(tmp_path)
+    assert len(children) == 3
+    table = subprocess.run([BIN / "baton", "status", "--base-url", url], capture_output=True, text=True, check=True)
+    assert "prefill" in table.stdout and "decode" in table.stdout
+    as_json = subprocess.run([BIN / "baton", "status", "--base-url", url, "--json"], capture_output=True, text=True,
+                             check=True)
+    assert len(json.loads(as_json.stdout)["nodes"]) == 2
+    chat = subprocess.run([BIN / "baton", "chat", "--base-url", url, "--max-tokens", "8"], capture_output=True,
+                          text=True, input="Hello\n/reset\nBye\n", timeout=60)
+    assert chat.returncode == 0 and len(chat.stdout.splitlines()) >= 3, chat
+    up.send_signal(signal.SIGINT)
+    assert up.wait(30) == 0
+    assert not any(alive(pid) for pid in children)
+
+
+def test_kill_of_up_leaves_nothing(tmp_path):
+    up, _, children = start_up(tmp_path)
+    assert len(children) == 3
+    up.kill()
+    up.wait()
+    harness.wait_for("the children's end", lambda: not any(alive(pid) for pid in children))
+
+
+def test_up_tells_who_died_and_keeps_the_rest(tmp_path):
+    up, _, children = start_up(tmp_path)
+    commands = dict(line.split("\t")[:2] for line in (tmp_path / "commands.txt").read_text().splitlines())
+    victim = next(name for name in commands if name.startswith("prefill"))
+    os.kill(int(commands[victim]), signal.SIGKILL)
+    line = ""
+    while "!!!!" not in line:
+        line = up.stderr.readline()
+        assert line, "up ended without telling"
+    assert victim in line and "signal 9" in line
+    others = [pid for pid in children if pid != int(commands[victim])]
+    assert all(alive(pid) for pid in others) and up.poll() is None
+    up.terminate()
+    assert up.wait(30) == 0
+
+
+def test_up_on_a_busy_port():
+    with harness.socket.socket() as holder:
+        holder.bind(("127.0.0.1", 0))
+        holder.listen()
+        address = "127.0.0.1:%d" % holder.getsockname()[1]
+        done = subprocess.run([BIN / "baton", "up", "--config", "configs/local.yaml", "--set",
+                               f"gateway.listen={address}"], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert address in done.stderr and "in use" in done.stderr
+
+
+def test_check_names_file_line_and_nearest_key(tmp_path):
+    good = subprocess.run([BIN / "baton", "check", "configs/local.yaml"], cwd=ROOT, capture_output=True, text=True)
+    assert good.returncode == 0, good.stderr
+    broken = tmp_path / "broken.yaml"
+    broken.write_text((ROOT / "configs/local.yaml").read_text() + "\ntransfr:\n  transport: tcp\n")
+    done = subprocess.run([BIN / "baton", "check", broken], capture_output=True, text=True)
+    assert done.returncode == 2
+    line = broken.read_text().splitlines().index("transfr:") + 1
+    assert f"{broken}:{line}" in done.stderr and "transfer" in done.stderr, done.stderr
+
+
+def test_every_example_configuration_is_good():
+    files = [path for path in (ROOT / "configs").glob("*.yaml") if path.name != "models.yaml"]
+    assert files
+    for path in files:
+        done = subprocess.run([BIN / "baton", "check", path], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+
+
+def test_help_everywhere():
+    top = subprocess.run([BIN / "baton", "--help"], capture_output=True, text=True)
+    assert top.returncode == 0
+    for command in ("up", "chat", "status", "pull", "check", "bench", "perplexity"):
+        assert command in top.stdout
+        done = subprocess.run([BIN / "baton", command, "--help"], capture_output=True, text=True)
+        assert done.returncode == 0 and "Example" in done.stdout, command
+    assert subprocess.run([BIN / "baton", "fly"], capture_output=True).returncode == 2
+    assert subprocess.run([BIN / "baton", "pull", "no-such-model"], capture_output=True).returncode == 1

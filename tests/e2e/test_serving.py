@@ -1,0 +1,73 @@
+"""Answers over real prefill and decode processes: blocks that moved, lanes, caches, memory."""
+import concurrent.futures
+
+import harness
+import pytest
+from harness import Cluster
+
+
+@pytest.fixture(scope="module", params=["tcp", "shm"])
+def cluster(request, tmp_path_factory):
+    config = {"transfer": {"transport": request.param}}
+    with Cluster(tmp_path_factory.mktemp(request.param), config=config) as running:
+        running.lane = request.param
+        yield running
+
+
+def test_every_block_is_moved_and_counted(cluster):
+    for count, seed in ((3, 1), (24, 2), (60, 3), (500, 4)):
+        answer = cluster.complete(words := harness.words(count, seed), max_tokens=4)
+        figures, tokens = answer["baton"], answer["usage"]["prompt_tokens"]
+        assert figures["kv_transport"] == cluster.lane, words
+        held = figures["prefix_blocks_held"]
+        assert figures["kv_bytes_moved"] == harness.expected_kv_bytes(tokens, held), (tokens, figures)
+
+
+def test_second_time_only_the_tail_moves(cluster):
+    prompt = harness.words(300, 77)
+    first, second = (cluster.complete(prompt, max_tokens=8) for _ in range(2))
+    assert first["choices"][0]["token_ids"] == second["choices"][0]["token_ids"]
+    tokens = first["usage"]["prompt_tokens"]
+    assert second["baton"]["prefix_blocks_held"] >= harness.blocks(tokens) - 1 > 0
+    assert second["baton"]["kv_bytes_moved"] == harness.expected_kv_bytes(
+        tokens, second["baton"]["prefix_blocks_held"])
+    assert second["usage"]["prompt_tokens_details"]["cached_tokens"] > 0
+
+
+def test_stream_equals_the_whole_answer(cluster):
+    prompt = harness.words(40, 5)
+    whole = cluster.complete(prompt, max_tokens=24)
+    events = list(cluster.stream(prompt, max_tokens=24))
+    text = "".join(event["choices"][0]["text"] for event in events if event["choices"])
+    assert text == whole["choices"][0]["text"]
+    assert events[-1]["usage"]["completion_tokens"] == 24
+
+
+def test_many_at_once_equal_one_by_one(cluster):
+    prompts = [harness.words(20 + 15 * i, 100 + i) for i in range(10)]
+    with concurrent.futures.ThreadPoolExecutor(len(prompts)) as pool:
+        together = list(pool.map(lambda prompt: cluster.complete(prompt, max_tokens=24), prompts))
+    alone = [cluster.complete(prompt, max_tokens=24) for prompt in prompts]
+    assert max(answer["baton"]["max_batch"] for answer in together) > 1
+    assert [a["choices"][0]["token_ids"] for a in together] == [a["choices"][0]["token_ids"] for a in alone]
+
+
+def test_idle_gateway_is_small(cluster):
+    assert harness.rss_bytes(cluster["gateway"].popen.pid) < 60_000_000
+
+
+def test_colocated_moves_nothing(tmp_path):
+    config = {"decode": {"local_prefill_max_tokens": 100000}}
+    with Cluster(tmp_path, prefill=0, config=config) as cluster:
+        answer = cluster.complete(harness.words(100, 9), max_tokens=8)
+        assert answer["baton"]["kv_bytes_moved"] == 0
+        assert answer["usage"]["completion_tokens"] == 8
+
+
+def test_gemma_is_served(tmp_path):
+    if not harness.GEMMA.exists():
+        pytest.skip("baton pull gemma3-270m has not run")
+    with Cluster(tmp_path, config={"model": {"id": "gemma3-270m"}}) as cluster:
+        answer = cluster.complete("The capital of France is", max_tokens=6)
+        assert "Paris" in answer["choices"][0]["text"]
+        assert answer["baton"]["kv_bytes_moved"] > 0
