@@ -1,0 +1,169 @@
+#include "decode_node/decode_node.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace baton::decode_node {
+
+DecodeNode::DecodeNode(node::RoleDeps deps)
+    : deps_(std::move(deps)),
+      probe_(deps_.metrics),
+      kv_probe_(deps_.metrics),
+      steps_(deps_.control, deps_.engine, deps_.runner, deps_.kv.arena()),
+      stream_([this](node::ClientId client, wire::Frame frame) {
+        gateways_->send(client, std::move(frame));
+      }) {}
+
+Status DecodeNode::start() {
+  const auto worker = deps_.transport.worker_address();
+  auto listener = deps_.network.listen(
+      deps_.entry.control_listen,
+      [this, worker](const wire::Hello& hello) -> HelloAnswer {
+        if (auto refusal = check_hello(hello, deps_.identity.expects({"prefill"}))) {
+          deps_.log.warn("refused {} {}: {}", hello.role(), hello.node(), refusal->message());
+          return *refusal;
+        }
+        wire::Welcome welcome = deps_.identity.welcome(hello);
+        welcome.set_heartbeat_ms(
+            static_cast<std::uint32_t>(deps_.config.cluster.heartbeat.count()));
+        welcome.set_worker_address(worker.data(), worker.size());
+        return welcome;
+      },
+      [this](std::unique_ptr<Channel> channel, const wire::Hello& hello) {
+        writers_->add(std::move(channel), hello);
+      });
+  if (!listener) {
+    return std::unexpected(listener.error());
+  }
+  listener_ = std::move(*listener);
+  deps_.identity.control_address =
+      deps_.entry.advertise.empty() ? listener_->address() : deps_.entry.advertise;
+  make_grants();
+  make_scheduler();
+  gateways_->start();
+  return {};
+}
+
+void DecodeNode::make_grants() {
+  grants_ = std::make_unique<GrantTable>(
+      deps_.control,
+      deps_.transport,
+      deps_.kv,
+      deps_.random,
+      GrantOptions{.node = deps_.identity.name,
+                   .incarnation = deps_.identity.incarnation,
+                   .control_address = deps_.identity.control_address,
+                   .vocab_size = deps_.identity.model.vocab_size()},
+      GrantHandlers{
+          .on_verified =
+              [this](std::unique_ptr<Grant> grant) {
+                const Duration since = deps_.control.now() - grant->granted_at;
+                service_->on_verified(std::move(grant), since);
+              },
+          .on_failed =
+              [this](const Grant& grant, const Error& why) {
+                deps_.log.warn("request {:x}: {}", grant.request.id.value, why.message);
+                probe_.ended(FinishReason::Error);
+                stream_.send_now(
+                    grant.client,
+                    node::error_event(
+                        grant.request.id, grant.request.attempt, grant.request.choice, why));
+              },
+          .send_abort = [this](WriterId writer,
+                               const wire::Abort& abort) { writers_->send_abort(writer, abort); },
+          .on_freed = [this] { check_drained(); }});
+  const auto& cluster = deps_.config.cluster;
+  writers_ = std::make_unique<Writers>(deps_.control,
+                                       *grants_,
+                                       HeartbeatLimits{.period = cluster.heartbeat,
+                                                       .suspect_after = cluster.suspect_after,
+                                                       .dead_after = cluster.dead_after},
+                                       deps_.log);
+}
+
+void DecodeNode::make_scheduler() {
+  const DecodeSection& config = deps_.config.decode;
+  scheduler_ = std::make_unique<Scheduler>(
+      deps_.control,
+      steps_,
+      deps_.kv,
+      stream_,
+      probe_,
+      engine::DecodeLimits{.max_batch = config.max_batch,
+                           .prefill_tokens = config.local_prefill_chunk},
+      deps_.identity.name,
+      [this] { check_drained(); });
+  service_ = std::make_unique<Service>(
+      *grants_, *scheduler_, deps_.kv, probe_, deps_.artifacts, deps_.identity, config);
+  gateways_ = std::make_unique<node::GatewayLinks>(
+      deps_.control,
+      deps_.network,
+      deps_.random,
+      deps_.config.cluster.gateways,
+      deps_.config.cluster.heartbeat,
+      deps_.log,
+      node::GatewayHandlers{
+          .make_hello =
+              [this] {
+                wire::Hello hello = deps_.identity.hello();
+                *hello.mutable_load() = heartbeat().load();
+                return hello;
+              },
+          .make_heartbeat = [this] { return heartbeat(); },
+          .on_frame =
+              [this](node::ClientId client, Channel& channel, wire::Frame frame) {
+                service_->on_frame(client, channel, std::move(frame));
+              },
+          .on_lost = [this](node::ClientId client) { service_->on_client_lost(client); }});
+}
+
+wire::Heartbeat DecodeNode::heartbeat() {
+  const auto transfer = deps_.transport.stats();
+  kv_probe_.update(deps_.kv, transfer);
+  probe_.update(scheduler_->num_running(), *grants_);
+  wire::Heartbeat beat;
+  beat.set_draining(service_->is_draining());
+  wire::NodeLoad& load = *beat.mutable_load();
+  node::fill_load(load, deps_.kv, transfer);
+  load.set_running(scheduler_->num_running() + grants_->num_open());
+  load.set_queued_tokens(scheduler_->num_queued_tokens());
+  load.set_decode_step_ms(static_cast<float>(scheduler_->step_seconds() * 1e3));
+  load.set_max_batch(deps_.config.decode.max_batch);
+  load.set_local_prefill_max_tokens(deps_.config.decode.local_prefill_max_tokens);
+  load.set_engine_steps(scheduler_->num_steps());
+  return beat;
+}
+
+bool DecodeNode::is_ready() const {
+  return gateways_ != nullptr && gateways_->num_up() > 0 && !service_->is_draining();
+}
+
+void DecodeNode::drain(std::function<void()> drained) {
+  service_->refuse_new();
+  drained_ = std::move(drained);
+  gateways_->beat_now();
+  check_drained();
+}
+
+void DecodeNode::check_drained() {
+  if (drained_ && scheduler_->num_running() == 0 && grants_->num_open() == 0) {
+    std::exchange(drained_, nullptr)();
+  }
+}
+
+void DecodeNode::stop() {
+  if (gateways_ == nullptr) {
+    return;  // never started
+  }
+  drained_ = nullptr;
+  const Error why{ErrorCode::Unavailable, "node " + deps_.identity.name + " is shutting down"};
+  grants_->end_all(why);
+  scheduler_->end_all(why);
+  listener_->stop();
+  writers_->close_all();
+  gateways_->stop();
+}
+
+}  // namespace baton::decode_node

@@ -1,0 +1,61 @@
+// One promise of blocks and the states it may be in.
+//
+//   Granted ----Commit----> Landing ----all bytes----> Fencing ----no receive left----> (a
+//   sequence)
+//      |                       |                          |
+//      +------cancel, expiry, loss of either side---------+--> Quarantined --fenced--> (free
+//      blocks)
+//
+// The legal edges stand in one table, `may_follow`.
+//
+// Thread: control strand. Failure: an illegal edge ends the process: it is our own fault.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "common/base/ids.h"
+#include "common/exec/executor.h"
+#include "common/types/kv_grant.h"
+#include "common/types/request.h"
+#include "engine/kv/block_lease.h"
+#include "engine/kv/prefix_index.h"
+#include "engine/step/sequence.h"
+#include "node/client.h"
+#include "transfer/transport.h"
+
+namespace baton::decode_node {
+
+// A control connection of a prefill node.
+using WriterId = StrongId<struct WriterIdTag, std::uint64_t>;
+
+enum class GrantState : std::uint8_t { Granted, Landing, Fencing, Quarantined, Ended };
+
+bool may_follow(GrantState from, GrantState to);
+
+// What the Commit said.
+struct Committed {
+  TokenId first_token = 0;
+  std::uint64_t transfer_us = 0;
+};
+
+struct Grant {
+  GrantState state = GrantState::Granted;
+  LeaseId lease;
+  Epoch epoch{};
+  node::ClientId client;
+  WriterId writer{};  // 0 until a prefill node has named the lease
+  GenerateRequest request;
+  engine::RequestSize size;
+  engine::PrefixRef prefix;                           // leading blocks held already, pinned
+  std::vector<engine::BlockLease> blocks;             // the rest of the prompt's, then the output's
+  std::uint64_t expected_bytes = 0;                   // that the writer must send
+  std::unique_ptr<transfer::LeaseReceiver> receiver;  // null when nothing is to be sent
+  Committed committed;
+  transfer::LeaseReceiver::Done landed;
+  TimerHandle expiry;
+  TimePoint granted_at{};
+};
+
+}  // namespace baton::decode_node

@@ -1,0 +1,46 @@
+// Metrics of the decode role.
+//
+// Owner: DecodeNode. Thread: control strand writes; the exporter reads. Failure: none.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "common/obs/metrics.h"
+#include "common/types/token_event.h"
+#include "decode_node/grant_table.h"
+
+namespace baton::decode_node {
+
+class Probe {
+ public:
+  explicit Probe(Metrics& metrics);
+
+  void step(double seconds, std::size_t batch);
+  void token() { tokens_.add(); }
+  void ended(FinishReason reason);
+  void busy() { busy_.add(); }
+  void received(std::uint64_t bytes) { received_.add(static_cast<double>(bytes)); }
+  void update(std::uint32_t running, const GrantTable& grants);
+
+ private:
+  Histogram step_seconds_;
+  Histogram batch_;
+  Counter tokens_;
+  Counter stopped_;
+  Counter at_length_;
+  Counter cancelled_;
+  Counter failed_;
+  Counter busy_;
+  Counter received_;
+  Gauge running_;
+  Gauge open_grants_;
+  Gauge quarantined_grants_;
+  Gauge granted_;
+  Gauge verified_;
+  Gauge revoked_;
+  Gauge expired_;
+  Gauge refused_commits_;
+};
+
+}  // namespace baton::decode_node

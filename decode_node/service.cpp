@@ -1,0 +1,160 @@
+#include "decode_node/service.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <utility>
+
+#include "common/wire/convert.h"
+
+namespace baton::decode_node {
+
+Service::Service(GrantTable& grants,
+                 Scheduler& scheduler,
+                 engine::KvMemory& kv,
+                 Probe& probe,
+                 const node::Artifacts& artifacts,
+                 const node::NodeIdentity& identity,
+                 DecodeSection config)
+    : grants_(grants),
+      scheduler_(scheduler),
+      kv_(kv),
+      probe_(probe),
+      artifacts_(artifacts),
+      identity_(identity),
+      config_(std::move(config)) {}
+
+void Service::on_frame(node::ClientId client, Channel& channel, wire::Frame frame) {
+  switch (frame.body_case()) {
+    case wire::Frame::kReserve: {
+      auto grant = reserve(client, frame.reserve());
+      if (!grant) {
+        if (grant.error().code == ErrorCode::Busy) {
+          probe_.busy();
+        }
+        channel.answer_error(frame, grant.error());
+        return;
+      }
+      wire::Frame granted;
+      *granted.mutable_granted()->mutable_grant() = to_wire(*grant);
+      channel.answer(frame, std::move(granted));
+      return;
+    }
+    case wire::Frame::kCancel:
+      cancel(client, frame.cancel());
+      return;
+    case wire::Frame::kArtifactRequest: {
+      auto piece = artifacts_.piece(frame.artifact_request());
+      if (!piece) {
+        channel.answer_error(frame, piece.error());
+        return;
+      }
+      wire::Frame answer;
+      *answer.mutable_artifact_chunk() = std::move(*piece);
+      channel.answer(frame, std::move(answer));
+      return;
+    }
+    case wire::Frame::kHeartbeatAck:
+      return;
+    default:
+      channel.answer_error(
+          frame, {ErrorCode::ProtocolError, "a decode node takes no such message from a gateway"});
+  }
+}
+
+Result<KvGrant> Service::reserve(node::ClientId client, const wire::Reserve& message) {
+  if (is_draining_) {
+    return fail(ErrorCode::Unavailable, "node " + identity_.name + " is shutting down");
+  }
+  BATON_ASSIGN(GenerateRequest request, from_wire(message.request()));
+  if (request.model != identity_.model.id()) {
+    return fail(ErrorCode::NotFound,
+                fmt::format("node {} serves model {}", identity_.name, identity_.model.id()));
+  }
+  BATON_ASSIGN(
+      const engine::RequestSize size,
+      engine::check_size(request, identity_.model.context_length(), identity_.model.vocab_size()));
+  // Grants count: a sequence whose blocks arrive must find a place in the batch.
+  if (scheduler_.num_running() + grants_.num_open() >= config_.max_batch) {
+    return fail(ErrorCode::Busy,
+                fmt::format("node {} has {} requests in work, its limit; retry when one has ended",
+                            identity_.name,
+                            config_.max_batch));
+  }
+  if (message.local()) {
+    return reserve_local(client, std::move(request), size);
+  }
+  return grants_.grant(client, request, size);
+}
+
+Result<KvGrant> Service::reserve_local(node::ClientId client,
+                                       GenerateRequest request,
+                                       const engine::RequestSize& size) {
+  const std::uint32_t block_tokens = kv_.layout().block_tokens;
+  // The last token is always computed: its result gives the first new one.
+  const std::uint32_t max_prefix = (size.context - 1) / block_tokens;
+  const std::uint32_t cached = kv_.index().peek(request.prompt, max_prefix) * block_tokens;
+  if (size.context - cached > config_.local_prefill_max_tokens) {
+    return fail(ErrorCode::InvalidArgument,
+                fmt::format("{} tokens are to be prefilled and node {} takes up to {} "
+                            "(decode.local_prefill_max_tokens)",
+                            size.context - cached,
+                            identity_.name,
+                            config_.local_prefill_max_tokens));
+  }
+  BATON_ASSIGN(GrantTable::Blocks blocks, grants_.take_blocks(request, size, max_prefix));
+  const std::uint32_t held = blocks.prefix.num_blocks();
+  Scheduler::Arrival arrival;
+  arrival.client = client;
+  arrival.figures.cached_tokens = held * block_tokens;
+  arrival.figures.prefix_blocks_held = held;
+  arrival.figures.kv_transport = "none";
+  arrival.sequence = std::make_unique<engine::Sequence>(
+      std::move(request),
+      size,
+      engine::BlockTable(std::move(blocks.prefix), std::move(blocks.own)),
+      held * block_tokens);
+  scheduler_.add(std::move(arrival));
+  KvGrant none;
+  none.node = identity_.name;
+  none.incarnation = identity_.incarnation;
+  none.layout_hash = kv_.layout().hash();
+  none.control_address = identity_.control_address;
+  none.prefix_blocks = held;
+  return none;
+}
+
+void Service::on_verified(std::unique_ptr<Grant> grant, Duration since_grant) {
+  probe_.received(grant->landed.bytes);
+  Scheduler::Arrival arrival;
+  arrival.client = grant->client;
+  arrival.first_token = grant->committed.first_token;
+  arrival.figures.prefix_blocks_held = grant->prefix.num_blocks();
+  arrival.figures.kv_bytes_moved = grant->landed.bytes;
+  arrival.figures.kv_transport = grant->landed.transport;
+  arrival.figures.transfer_us = grant->committed.transfer_us;
+  arrival.figures.queue_us = static_cast<std::uint64_t>(
+      std::chrono::duration_cast<std::chrono::microseconds>(since_grant).count());
+  const std::uint32_t received = grant->size.context;
+  arrival.sequence = std::make_unique<engine::Sequence>(
+      std::move(grant->request),
+      grant->size,
+      engine::BlockTable(std::move(grant->prefix), std::move(grant->blocks)),
+      received);
+  scheduler_.add(std::move(arrival));
+}
+
+void Service::cancel(node::ClientId client, const wire::Cancel& message) {
+  const RequestId request{message.request()};
+  const Attempt attempt{message.attempt()};
+  if (!grants_.cancel(client, request, attempt)) {
+    scheduler_.cancel(client, request, attempt);
+  }
+}
+
+void Service::on_client_lost(node::ClientId client) {
+  grants_.client_lost(client);
+  scheduler_.cancel_client(client);
+}
+
+}  // namespace baton::decode_node

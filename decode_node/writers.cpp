@@ -1,0 +1,100 @@
+#include "decode_node/writers.h"
+
+#include <utility>
+
+#include "common/wire/convert.h"
+
+namespace baton::decode_node {
+
+Writers::Writers(Executor& executor, GrantTable& grants, HeartbeatLimits limits, const Logger& log)
+    : executor_(executor), grants_(grants), limits_(limits), log_(log) {}
+
+void Writers::add(std::unique_ptr<Channel> channel, const wire::Hello& hello) {
+  auto writer = std::make_unique<Writer>();
+  writer->id = WriterId{next_id_++};
+  writer->node = hello.node();
+  writer->channel = std::move(channel);
+  Writer& added = *writer;
+  added.channel->set_handlers(
+      [this, &added](wire::Frame frame) { on_frame(added, std::move(frame)); },
+      [this, id = added.id](Error why) { lost(id, why); });
+  added.watch.emplace(executor_, limits_, [this, id = added.id](PeerHealth health) {
+    if (health == PeerHealth::Dead) {
+      lost(id, {ErrorCode::PeerStalled, "it missed its heartbeats"});
+    }
+  });
+  log_.info("prefill node {} connected from {}", added.node, added.channel->remote());
+  writers_.emplace(added.id, std::move(writer));
+}
+
+void Writers::on_frame(Writer& writer, wire::Frame frame) {
+  writer.watch->beat();
+  switch (frame.body_case()) {
+    case wire::Frame::kHeartbeat:
+      on_heartbeat(writer, frame.heartbeat());
+      return;
+    case wire::Frame::kCommit: {
+      if (const Status status = grants_.commit(writer.id, frame.commit()); !status) {
+        log_.warn("Commit of {} refused: {}", writer.node, status.error().message);
+        writer.channel->answer_error(frame, status.error());
+        return;
+      }
+      wire::Frame accepted;
+      accepted.mutable_accepted();
+      writer.channel->answer(frame, std::move(accepted));
+      return;
+    }
+    case wire::Frame::kAbort:
+      grants_.abort(lease_of(frame.abort()), Epoch{frame.abort().epoch()}, frame.abort().reason());
+      return;
+    case wire::Frame::kQuiesced:
+      grants_.quiesced(lease_of(frame.quiesced()), Epoch{frame.quiesced().epoch()});
+      return;
+    default:
+      writer.channel->answer_error(
+          frame, {ErrorCode::ProtocolError, "a decode node takes no such message from prefill"});
+  }
+}
+
+void Writers::on_heartbeat(Writer& writer, const wire::Heartbeat& heartbeat) {
+  for (const wire::LeaseRef& ref : heartbeat.leases()) {
+    if (!grants_.renew(writer.id, lease_of(ref), Epoch{ref.epoch()})) {
+      wire::Abort abort;
+      set_lease(abort, lease_of(ref), Epoch{ref.epoch()});
+      abort.set_reason("the lease has ended");
+      send_abort(writer.id, abort);
+    }
+  }
+  wire::Frame ack;
+  ack.mutable_heartbeat_ack();
+  writer.channel->send(std::move(ack));
+}
+
+void Writers::send_abort(WriterId writer, const wire::Abort& abort) {
+  const auto found = writers_.find(writer);
+  if (found != writers_.end()) {
+    wire::Frame frame;
+    *frame.mutable_abort() = abort;
+    found->second->channel->send(std::move(frame));
+  }
+}
+
+void Writers::lost(WriterId id, const Error& why) {
+  const auto found = writers_.find(id);
+  if (found == writers_.end()) {
+    return;
+  }
+  log_.warn("prefill node {} lost: {}", found->second->node, why.message);
+  const std::unique_ptr<Writer> writer = std::move(found->second);
+  writers_.erase(found);
+  grants_.writer_lost(id);
+}
+
+void Writers::close_all() {
+  for (const auto& [id, writer] : writers_) {
+    writer->channel->close();
+  }
+  writers_.clear();
+}
+
+}  // namespace baton::decode_node

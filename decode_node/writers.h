@@ -1,0 +1,53 @@
+// The control connections of prefill nodes: Commits, leases in work, aborts both ways, and what
+// happens when one is lost.
+//
+// Owner: DecodeNode. Thread: control strand. Failure: a connection that is lost or misses its
+// heartbeats takes its uncommitted leases with it.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+
+#include "common/exec/executor.h"
+#include "common/obs/log.h"
+#include "common/rpc/channel.h"
+#include "common/rpc/heartbeat.h"
+#include "decode_node/grant_table.h"
+
+namespace baton::decode_node {
+
+class Writers {
+ public:
+  Writers(Executor& executor, GrantTable& grants, HeartbeatLimits limits, const Logger& log);
+  Writers(const Writers&) = delete;
+  Writers& operator=(const Writers&) = delete;
+  ~Writers() = default;
+
+  // A prefill node's connection, after its handshake.
+  void add(std::unique_ptr<Channel> channel, const wire::Hello& hello);
+  void send_abort(WriterId writer, const wire::Abort& abort);
+  void close_all();
+  std::uint32_t num_connected() const { return static_cast<std::uint32_t>(writers_.size()); }
+
+ private:
+  struct Writer {
+    WriterId id;
+    NodeName node;
+    std::unique_ptr<Channel> channel;
+    std::optional<HeartbeatWatch> watch;
+  };
+  void on_frame(Writer& writer, wire::Frame frame);
+  void on_heartbeat(Writer& writer, const wire::Heartbeat& heartbeat);
+  void lost(WriterId id, const Error& why);
+
+  Executor& executor_;
+  GrantTable& grants_;
+  const HeartbeatLimits limits_;
+  const Logger& log_;
+  std::map<WriterId, std::unique_ptr<Writer>> writers_;
+  std::uint64_t next_id_ = 1;
+};
+
+}  // namespace baton::decode_node

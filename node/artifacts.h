@@ -1,0 +1,27 @@
+// What a gateway may take from a node: the tokenizer (with chat template) as bytes, piece by piece.
+//
+// Thread: const after building. Failure: NotFound for another name, InvalidArgument for an offset
+// beyond the end.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <string>
+
+#include "common/base/error.h"
+#include "common/wire/control.pb.h"
+
+namespace baton::node {
+
+class Artifacts {
+ public:
+  static constexpr std::size_t kPieceBytes = std::size_t{512} << 10;  // below the frame limit
+
+  void add(std::string name, std::string bytes) { bytes_[std::move(name)] = std::move(bytes); }
+  Result<wire::ArtifactChunk> piece(const wire::ArtifactRequest& request) const;
+
+ private:
+  std::map<std::string, std::string> bytes_;
+};
+
+}  // namespace baton::node

@@ -1,0 +1,109 @@
+#include "node/gateway_links.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace baton::node {
+
+GatewayLinks::GatewayLinks(Executor& executor,
+                           Network& network,
+                           const RandomSource& random,
+                           const std::vector<std::string>& addresses,
+                           std::chrono::milliseconds heartbeat,
+                           const Logger& log,
+                           GatewayHandlers handlers)
+    : executor_(executor), heartbeat_(heartbeat), log_(log), handlers_(std::move(handlers)) {
+  for (const std::string& address : addresses) {
+    auto link = std::make_unique<Link>();
+    Link* raw = link.get();
+    PeerLinkOptions options;
+    options.address = address;
+    link->peer = std::make_unique<PeerLink>(
+        executor,
+        network,
+        random,
+        options,
+        PeerLinkHandlers{
+            .make_hello = handlers_.make_hello,
+            .on_up = [this, raw](Channel&, const wire::Welcome& welcome) { on_up(*raw, welcome); },
+            .on_frame =
+                [this, raw](Channel& channel, wire::Frame frame) {
+                  handlers_.on_frame(raw->client, channel, std::move(frame));
+                },
+            .on_down = [this, raw](const Error& why) { on_down(*raw, why); },
+            .on_failed =
+                [this, raw](const Error& why) {
+                  if (!std::exchange(raw->reported_down, true)) {
+                    log_.warn("gateway {}: {}", raw->peer->address(), why.message);
+                  }
+                }});
+    links_.push_back(std::move(link));
+  }
+}
+
+GatewayLinks::~GatewayLinks() {
+  stop();
+}
+
+void GatewayLinks::start() {
+  for (const auto& link : links_) {
+    link->peer->start();
+  }
+}
+
+void GatewayLinks::stop() {
+  for (const auto& link : links_) {
+    link->beats.reset();
+    link->peer->stop();
+  }
+}
+
+void GatewayLinks::on_up(Link& link, const wire::Welcome& welcome) {
+  link.client = ClientId{next_client_++};
+  link.reported_down = false;
+  log_.info("registered with gateway {} at {}", welcome.node(), link.peer->address());
+  // The gateway may ask for a slower beat than configured here, never for none.
+  const auto asked = std::chrono::milliseconds(welcome.heartbeat_ms());
+  const auto period =
+      asked.count() > 0 ? std::clamp(asked, heartbeat_, heartbeat_ * 20) : heartbeat_;
+  link.beats.emplace(executor_, period, [this, &link] { send_heartbeat(link); });
+}
+
+void GatewayLinks::on_down(Link& link, const Error& why) {
+  link.beats.reset();
+  log_.warn("gateway {} lost: {}", link.peer->address(), why.message);
+  link.reported_down = true;
+  handlers_.on_lost(std::exchange(link.client, ClientId{}));
+}
+
+void GatewayLinks::send_heartbeat(Link& link) {
+  if (Channel* channel = link.peer->channel()) {
+    wire::Frame frame;
+    *frame.mutable_heartbeat() = handlers_.make_heartbeat();
+    channel->send(std::move(frame));
+  }
+}
+
+void GatewayLinks::beat_now() {
+  for (const auto& link : links_) {
+    send_heartbeat(*link);
+  }
+}
+
+void GatewayLinks::send(ClientId client, wire::Frame frame) {
+  for (const auto& link : links_) {
+    if (link->client == client && client != ClientId{}) {
+      if (Channel* channel = link->peer->channel()) {
+        channel->send(std::move(frame));
+      }
+      return;
+    }
+  }
+}
+
+std::uint32_t GatewayLinks::num_up() const {
+  return static_cast<std::uint32_t>(
+      std::ranges::count_if(links_, [](const auto& link) { return link->peer->is_up(); }));
+}
+
+}  // namespace baton::node

@@ -1,0 +1,70 @@
+// A node's connections to all gateways: dials each, greets, sends heartbeats with the node's load,
+// hands requests to the role, dials again after a loss.
+//
+// Owner: a node's role. Thread: control strand. Failure: a gateway that cannot be reached is tried
+// again; what it had asked for is reported lost.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/exec/executor.h"
+#include "common/obs/log.h"
+#include "common/rpc/heartbeat.h"
+#include "common/rpc/peer_link.h"
+#include "node/client.h"
+
+namespace baton::node {
+
+struct GatewayHandlers {
+  std::function<wire::Hello()> make_hello;
+  std::function<wire::Heartbeat()> make_heartbeat;
+  std::function<void(ClientId, Channel&, wire::Frame)> on_frame;  // frames that are no answers
+  std::function<void(ClientId)> on_lost;                          // all its requests are void
+};
+
+class GatewayLinks {
+ public:
+  GatewayLinks(Executor& executor,
+               Network& network,
+               const RandomSource& random,
+               const std::vector<std::string>& addresses,
+               std::chrono::milliseconds heartbeat,
+               const Logger& log,
+               GatewayHandlers handlers);
+  GatewayLinks(const GatewayLinks&) = delete;
+  GatewayLinks& operator=(const GatewayLinks&) = delete;
+  ~GatewayLinks();
+
+  void start();
+  void stop();
+  // To one client; dropped when it is gone.
+  void send(ClientId client, wire::Frame frame);
+  // A heartbeat to everybody now, for a change that should not wait.
+  void beat_now();
+  std::uint32_t num_up() const;
+
+ private:
+  struct Link {
+    std::unique_ptr<PeerLink> peer;
+    ClientId client{};                     // of the connection that is up
+    std::optional<HeartbeatSender> beats;  // while up
+    bool reported_down = false;            // one log line a loss, not one a dial
+  };
+  void on_up(Link& link, const wire::Welcome& welcome);
+  void on_down(Link& link, const Error& why);
+  void send_heartbeat(Link& link);
+
+  Executor& executor_;
+  const std::chrono::milliseconds heartbeat_;
+  const Logger& log_;
+  const GatewayHandlers handlers_;
+  std::vector<std::unique_ptr<Link>> links_;
+  std::uint64_t next_client_ = 1;
+};
+
+}  // namespace baton::node

@@ -1,0 +1,58 @@
+// What a role (prefill, decode) is given, and how the process that hosts it drives it.
+//
+// Owner: the host. Thread: control strand, but for construction and destruction, which happen
+// there or while the strand does not run. Failure: `start` says what could not be opened.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "common/base/error.h"
+#include "common/base/random.h"
+#include "common/config/cluster_config.h"
+#include "common/exec/executor.h"
+#include "common/obs/log.h"
+#include "common/obs/metrics.h"
+#include "common/rpc/network.h"
+#include "engine/kv/kv_memory.h"
+#include "engine/runner.h"
+#include "node/artifacts.h"
+#include "node/identity.h"
+#include "transfer/transport.h"
+
+namespace baton::node {
+
+// Everything outlives the role.
+struct RoleDeps {
+  Executor& control;
+  Executor& engine;  // one task at a time, on the engine thread
+  Network& network;
+  transfer::Transport& transport;
+  engine::ModelRunner& runner;
+  engine::KvMemory& kv;
+  const Artifacts& artifacts;
+  const ClusterConfig& config;
+  NodeEntry entry;
+  NodeIdentity identity;
+  Metrics& metrics;
+  const Logger& log;
+  RandomSource random;
+};
+
+class Role {
+ public:
+  virtual ~Role() = default;
+  // Listens where the role has a listener, and dials the gateways.
+  virtual Status start() = 0;
+  // host:port that other nodes dial; empty when nobody does.
+  virtual std::string control_address() const = 0;
+  // Registered with at least one gateway and not draining.
+  virtual bool is_ready() const = 0;
+  // Takes no new work; `drained` runs once nothing is in work, at once or later.
+  virtual void drain(std::function<void()> drained) = 0;
+  // Ends what is still in work with an error to its gateway and closes every connection.
+  virtual void stop() = 0;
+};
+
+}  // namespace baton::node

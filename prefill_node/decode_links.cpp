@@ -1,0 +1,254 @@
+#include "prefill_node/decode_links.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "common/rpc/hello_check.h"
+#include "common/wire/convert.h"
+
+namespace baton::prefill_node {
+namespace {
+
+constexpr std::chrono::milliseconds kDialTimeout{2'000};
+
+}  // namespace
+
+DecodeLinks::DecodeLinks(Executor& executor,
+                         Network& network,
+                         transfer::Transport& transport,
+                         const node::NodeIdentity& identity,
+                         HeartbeatLimits limits,
+                         const Logger& log)
+    : executor_(executor),
+      network_(network),
+      transport_(transport),
+      identity_(identity),
+      limits_(limits),
+      log_(log) {}
+
+void DecodeLinks::post(std::function<void()> task) {
+  executor_.post([alive = std::weak_ptr<bool>(alive_), task = std::move(task)] {
+    if (!alive.expired()) {
+      task();
+    }
+  });
+}
+
+UserId DecodeLinks::join(const KvGrant& grant, LinkUser user) {
+  auto found = std::ranges::find_if(
+      links_, [&](const Link& link) { return link.address == grant.control_address; });
+  if (found != links_.end() && found->is_up() && found->incarnation != grant.incarnation) {
+    // The node was started again and the loss has not been seen yet, or the grant is an old one;
+    // the handshake of a new link tells.
+    const std::uint64_t number = found->number;
+    lose(number, {ErrorCode::StaleIncarnation, "the decode node was started again"});
+    found = links_.end();
+  }
+  Link& link = found == links_.end() ? open(grant.control_address) : *found;
+  const UserId id{next_user_++};
+  link.users.emplace(id,
+                     User{.lease = grant.lease,
+                          .epoch = grant.epoch,
+                          .incarnation = grant.incarnation,
+                          .calls = std::move(user)});
+  if (link.is_up()) {
+    beat(link);  // binds the lease to this connection now
+    post([this, number = link.number] {
+      if (Link* link = find(number)) {
+        greet(*link);
+      }
+    });
+  }
+  return id;
+}
+
+DecodeLinks::Link& DecodeLinks::open(const std::string& address) {
+  Link& link = links_.emplace_back();
+  link.address = address;
+  link.number = next_number_++;
+  link.dial = network_.dial(
+      address,
+      identity_.hello(),
+      kDialTimeout,
+      [this, number = link.number](Result<Dialed> result) { dialed(number, std::move(result)); });
+  return link;
+}
+
+void DecodeLinks::dialed(std::uint64_t number, Result<Dialed> result) {
+  Link* link = find(number);
+  if (link == nullptr) {
+    return;
+  }
+  if (!result) {
+    lose(number, result.error());
+    return;
+  }
+  if (const Status status = connect(*link, std::move(*result)); !status) {
+    lose(number, status.error());
+    return;
+  }
+  log_.info("connected to decode node at {}", link->address);
+  beat(*link);
+  greet(*link);
+}
+
+Status DecodeLinks::connect(Link& link, Dialed dialed) {
+  BATON_TRY(check_welcome(dialed.welcome, identity_.expects({})));
+  const std::string& address = dialed.welcome.worker_address();
+  auto peer = transport_.connect(
+      std::as_bytes(std::span(address.data(), address.size())),
+      [this, number = link.number, alive = std::weak_ptr<bool>(alive_), &executor = executor_](
+          const Error& why) {
+        executor.post([this, number, alive, why] {
+          if (!alive.expired()) {
+            lose(number, why);
+          }
+        });
+      });
+  if (!peer) {
+    return std::unexpected(peer.error());
+  }
+  link.peer = std::move(*peer);
+  link.incarnation = Incarnation{dialed.welcome.incarnation()};
+  link.channel = std::move(dialed.channel);
+  link.channel->set_handlers([this, &link](const wire::Frame& frame) { on_frame(link, frame); },
+                             [this, number = link.number](const Error& why) { lose(number, why); });
+  link.watch.emplace(executor_, limits_, [this, number = link.number](PeerHealth health) {
+    if (health == PeerHealth::Dead) {
+      lose(number, {ErrorCode::PeerStalled, "the decode node missed its heartbeats"});
+    }
+  });
+  link.beats.emplace(executor_, limits_.period, [this, &link] { beat(link); });
+  return {};
+}
+
+void DecodeLinks::greet(Link& link) {
+  // A user may leave, or the link be lost, in a callback: work from a list of ids.
+  const std::uint64_t number = link.number;
+  std::vector<UserId> waiting;
+  for (const auto& [id, user] : link.users) {
+    if (!user.told_up) {
+      waiting.push_back(id);
+    }
+  }
+  for (const UserId id : waiting) {
+    Link* now = find(number);
+    if (now == nullptr) {
+      return;
+    }
+    const auto found = now->users.find(id);
+    if (found == now->users.end()) {
+      continue;
+    }
+    found->second.told_up = true;
+    if (found->second.incarnation != now->incarnation) {
+      const auto lost = std::move(found->second.calls.on_lost);
+      now->users.erase(found);
+      lost({ErrorCode::StaleIncarnation, "the grant is of an earlier life of the decode node"});
+      continue;
+    }
+    const auto up = found->second.calls.on_up;
+    up();
+  }
+}
+
+void DecodeLinks::on_frame(Link& link, const wire::Frame& frame) {
+  link.watch->beat();
+  if (frame.body_case() != wire::Frame::kAbort) {
+    return;  // heartbeat answers
+  }
+  const LeaseId lease = lease_of(frame.abort());
+  for (const auto& [id, user] : link.users) {
+    if (user.lease == lease && user.epoch.value == frame.abort().epoch()) {
+      const auto abort = user.calls.on_abort;
+      abort(
+          {ErrorCode::GrantRevoked, "the decode node ended the lease: " + frame.abort().reason()});
+      return;
+    }
+  }
+}
+
+void DecodeLinks::beat(Link& link) {
+  if (!link.is_up()) {
+    return;
+  }
+  wire::Frame frame;
+  wire::Heartbeat& heartbeat = *frame.mutable_heartbeat();
+  for (const auto& [id, user] : link.users) {
+    set_lease(*heartbeat.add_leases(), user.lease, user.epoch);
+  }
+  link.channel->send(std::move(frame));
+}
+
+void DecodeLinks::lose(std::uint64_t number, const Error& why) {
+  const auto found =
+      std::ranges::find_if(links_, [number](const Link& link) { return link.number == number; });
+  if (found == links_.end()) {
+    return;
+  }
+  log_.warn("decode node at {} lost: {}", found->address, why.message);
+  std::list<Link> lost;
+  lost.splice(lost.end(), links_, found);
+  if (lost.front().channel != nullptr) {
+    lost.front().channel->close();
+  }
+  for (auto& [id, user] : lost.front().users) {
+    const Error error{why.code, "decode node at " + lost.front().address + ": " + why.message};
+    lost_users_.emplace(id, std::pair{std::move(user.calls), error});
+  }
+  post([this] { tell_lost(); });
+}
+
+void DecodeLinks::tell_lost() {
+  while (!lost_users_.empty()) {
+    // A callback may let other users leave.
+    const auto node = lost_users_.extract(lost_users_.begin());
+    node.mapped().first.on_lost(node.mapped().second);
+  }
+}
+
+DecodeLinks::Link* DecodeLinks::find(std::uint64_t number) {
+  const auto found =
+      std::ranges::find_if(links_, [number](const Link& link) { return link.number == number; });
+  return found == links_.end() ? nullptr : &*found;
+}
+
+DecodeLinks::Link* DecodeLinks::link_of(UserId id) {
+  const auto found =
+      std::ranges::find_if(links_, [id](const Link& link) { return link.users.contains(id); });
+  return found == links_.end() ? nullptr : &*found;
+}
+
+void DecodeLinks::leave(UserId id) {
+  lost_users_.erase(id);
+  if (Link* link = link_of(id)) {
+    link->users.erase(id);
+  }
+}
+
+Channel* DecodeLinks::channel(UserId id) {
+  Link* link = link_of(id);
+  return link == nullptr ? nullptr : link->channel.get();
+}
+
+std::shared_ptr<transfer::Peer> DecodeLinks::peer(UserId id) {
+  Link* link = link_of(id);
+  return link == nullptr ? nullptr : link->peer;
+}
+
+void DecodeLinks::close_all() {
+  while (!links_.empty()) {
+    lose(links_.front().number, {ErrorCode::Unavailable, "shutting down"});
+  }
+}
+
+std::uint32_t DecodeLinks::num_up() const {
+  return static_cast<std::uint32_t>(
+      std::ranges::count_if(links_, [](const Link& link) { return link.is_up(); }));
+}
+
+}  // namespace baton::prefill_node

@@ -1,0 +1,108 @@
+// A prefill node's connections to decode nodes: made at first use, kept, dropped whole when either
+// half (control channel, data endpoint) breaks, and made again at the next use.
+//
+// A user of a link registers its lease: the lease is then named in every heartbeat, which binds and
+// renews it, and the user hears when the decode node ends it or the link is lost.
+//
+// Owner: PrefillNode. Thread: control strand; the transport's callbacks post themselves there.
+// Failure: a user that waits gets the dial's error; StaleIncarnation when the decode node is
+// another life than the grant's.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "common/exec/executor.h"
+#include "common/obs/log.h"
+#include "common/rpc/heartbeat.h"
+#include "common/rpc/network.h"
+#include "common/types/kv_grant.h"
+#include "node/identity.h"
+#include "transfer/transport.h"
+
+namespace baton::prefill_node {
+
+// Callbacks of one user. None is called inside `join`, nor after `leave`.
+struct LinkUser {
+  std::function<void()> on_up;                 // channel and peer are there
+  std::function<void(const Error&)> on_lost;   // the user has been removed
+  std::function<void(const Error&)> on_abort;  // the decode node ended the lease
+};
+
+using UserId = StrongId<struct LinkUserTag, std::uint64_t>;
+
+class DecodeLinks {
+ public:
+  DecodeLinks(Executor& executor,
+              Network& network,
+              transfer::Transport& transport,
+              const node::NodeIdentity& identity,
+              HeartbeatLimits limits,
+              const Logger& log);
+  DecodeLinks(const DecodeLinks&) = delete;
+  DecodeLinks& operator=(const DecodeLinks&) = delete;
+  ~DecodeLinks() = default;
+
+  // Joins the link to the grant's node, dialling when there is none.
+  UserId join(const KvGrant& grant, LinkUser user);
+  void leave(UserId id);
+  // Null when the user's link is not up.
+  Channel* channel(UserId id);
+  std::shared_ptr<transfer::Peer> peer(UserId id);
+  void close_all();
+  std::uint32_t num_up() const;
+
+ private:
+  struct User {
+    LeaseId lease;
+    Epoch epoch{};
+    Incarnation incarnation{};  // that the grant speaks of
+    LinkUser calls;
+    bool told_up = false;
+  };
+  struct Link {
+    std::string address;
+    std::uint64_t number = 0;  // tells late callbacks of an earlier link apart
+    std::unique_ptr<Dial> dial;
+    std::unique_ptr<Channel> channel;
+    std::shared_ptr<transfer::Peer> peer;
+    Incarnation incarnation{};
+    std::optional<HeartbeatSender> beats;
+    std::optional<HeartbeatWatch> watch;
+    std::map<UserId, User> users;
+    bool is_up() const { return channel != nullptr; }
+  };
+
+  Link& open(const std::string& address);
+  void dialed(std::uint64_t number, Result<Dialed> result);
+  Status connect(Link& link, Dialed dialed);
+  void on_frame(Link& link, const wire::Frame& frame);
+  void greet(Link& link);  // tells waiting users
+  void beat(Link& link);
+  void lose(std::uint64_t number, const Error& why);
+  Link* find(std::uint64_t number);
+  Link* link_of(UserId id);
+  void tell_lost();
+  void post(std::function<void()> task);  // unless this object is gone by then
+
+  Executor& executor_;
+  Network& network_;
+  transfer::Transport& transport_;
+  const node::NodeIdentity& identity_;
+  const HeartbeatLimits limits_;
+  const Logger& log_;
+  std::list<Link> links_;
+  std::map<UserId, std::pair<LinkUser, Error>> lost_users_;  // to be told by the next task
+  std::uint64_t next_number_ = 1;
+  std::uint64_t next_user_ = 1;
+  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
+};
+
+}  // namespace baton::prefill_node

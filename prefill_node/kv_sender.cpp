@@ -1,0 +1,231 @@
+#include "prefill_node/kv_sender.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "common/base/check.h"
+#include "common/wire/convert.h"
+
+namespace baton::prefill_node {
+namespace {
+
+constexpr std::chrono::milliseconds kCommitTimeout{10'000};
+
+}  // namespace
+
+KvSender::KvSender(Executor& executor,
+                   transfer::Transport& transport,
+                   DecodeLinks& links,
+                   KvLayout layout,
+                   KvGrant grant,
+                   std::uint32_t total_blocks,
+                   Handlers handlers)
+    : executor_(executor),
+      transport_(transport),
+      links_(links),
+      layout_(layout),
+      grant_(std::move(grant)),
+      total_blocks_(total_blocks),
+      handlers_(std::move(handlers)),
+      num_sent_(grant_.prefix_blocks) {}
+
+KvSender::~KvSender() {
+  if (user_) {
+    links_.leave(*user_);
+  }
+}
+
+void KvSender::post(std::function<void()> task) {
+  executor_.post([alive = std::weak_ptr<bool>(alive_), task = std::move(task)] {
+    if (!alive.expired()) {
+      task();
+    }
+  });
+}
+
+void KvSender::start() {
+  user_ = links_.join(grant_,
+                      LinkUser{.on_up = [this] { on_up(); },
+                               .on_lost =
+                                   [this](const Error& why) {
+                                     user_.reset();
+                                     fail(why);
+                                   },
+                               .on_abort = [this](const Error& why) { fail(why); }});
+}
+
+void KvSender::on_up() {
+  if (state_ != SendState::Connecting) {
+    return;
+  }
+  if (total_blocks_ > grant_.prefix_blocks) {
+    auto sender = transport_.begin(links_.peer(*user_), grant_);
+    if (!sender) {
+      fail(sender.error());
+      return;
+    }
+    sender_ = std::move(*sender);
+  }
+  state_ = SendState::Streaming;
+  send_pending();
+  if (facts_) {
+    flush();
+  }
+}
+
+void KvSender::fail(const Error& why) {
+  if (has_failed_ || state_ == SendState::Aborting || state_ == SendState::Done) {
+    return;
+  }
+  has_failed_ = true;
+  handlers_.on_failed(why);
+}
+
+void KvSender::blocks_complete(std::span<const BlockId> table, std::uint32_t complete) {
+  complete_.assign(table.begin(), table.begin() + complete);
+  if (state_ == SendState::Streaming) {
+    send_pending();
+  }
+}
+
+void KvSender::send_pending() {
+  const auto complete = static_cast<std::uint32_t>(complete_.size());
+  if (sender_ == nullptr || complete <= num_sent_) {
+    return;
+  }
+  const LayerSend all{.sender = sender_,
+                      .first = num_sent_ - grant_.prefix_blocks,
+                      .blocks = {complete_.begin() + num_sent_, complete_.end()}};
+  for (std::uint32_t layer = 0; layer < layout_.layers; ++layer) {
+    all.post(layer);
+  }
+  num_sent_ = complete;
+}
+
+std::optional<LayerSend> KvSender::plan_step(std::span<const BlockId> table,
+                                             std::uint32_t complete) {
+  if (state_ != SendState::Streaming || sender_ == nullptr || complete <= num_sent_) {
+    return std::nullopt;
+  }
+  LayerSend send{.sender = sender_,
+                 .first = num_sent_ - grant_.prefix_blocks,
+                 .blocks = {table.begin() + num_sent_, table.begin() + complete}};
+  num_sent_ = complete;
+  return send;
+}
+
+void KvSender::commit(const CommitFacts& facts) {
+  facts_ = facts;
+  commit_asked_ = executor_.now();
+  if (state_ == SendState::Streaming) {
+    flush();
+  }
+}
+
+void KvSender::flush() {
+  BATON_CHECK(std::max(num_sent_, grant_.prefix_blocks) >= total_blocks_,
+              "a commit before every block was sent");
+  state_ = SendState::Flushing;
+  if (sender_ == nullptr) {
+    send_commit(0);
+    return;
+  }
+  sender_->finish([this, &executor = executor_, alive = std::weak_ptr<bool>(alive_)](
+                      const Result<std::uint64_t>& bytes) {
+    executor.post([this, alive, bytes] {
+      if (!alive.expired()) {
+        flushed(bytes);
+      }
+    });
+  });
+}
+
+void KvSender::flushed(Result<std::uint64_t> bytes) {
+  if (state_ != SendState::Flushing) {
+    return;
+  }
+  if (!bytes) {
+    fail(bytes.error());
+    return;
+  }
+  send_commit(*bytes);
+}
+
+void KvSender::send_commit(std::uint64_t bytes) {
+  Channel* channel = user_ ? links_.channel(*user_) : nullptr;
+  if (channel == nullptr) {
+    return;  // on_lost is on its way
+  }
+  state_ = SendState::Committing;
+  wire::Frame frame;
+  wire::Commit& commit = *frame.mutable_commit();
+  set_lease(commit, grant_.lease, grant_.epoch);
+  commit.set_choice(facts_->choice);
+  commit.set_first_token(facts_->first_token);
+  commit.set_first_index(facts_->first_index);
+  commit.set_token_count(facts_->token_count);
+  commit.set_bytes(bytes);
+  commit.set_transfer_us(static_cast<std::uint64_t>(
+      std::chrono::duration_cast<std::chrono::microseconds>(executor_.now() - commit_asked_)
+          .count()));
+  channel->call(
+      std::move(frame),
+      kCommitTimeout,
+      [this, bytes, alive = std::weak_ptr<bool>(alive_)](const Result<wire::Frame>& answer) {
+        if (alive.expired() || state_ != SendState::Committing) {
+          return;
+        }
+        if (!answer) {
+          fail(answer.error());
+          return;
+        }
+        state_ = SendState::Done;
+        handlers_.on_committed(bytes);
+      });
+}
+
+void KvSender::tell_decode_abort(const std::string& reason) {
+  Channel* channel = user_ ? links_.channel(*user_) : nullptr;
+  if (channel == nullptr) {
+    return;  // the loss of the connection ends the lease there, or it was never begun
+  }
+  wire::Frame frame;
+  wire::Abort& abort = *frame.mutable_abort();
+  set_lease(abort, grant_.lease, grant_.epoch);
+  abort.set_reason(reason);
+  channel->send(std::move(frame));
+}
+
+void KvSender::abort(const std::string& reason, std::function<void()> done) {
+  BATON_CHECK(state_ != SendState::Aborting && state_ != SendState::Done, "aborted twice");
+  tell_decode_abort(reason);
+  state_ = SendState::Aborting;
+  aborted_ = std::move(done);
+  if (sender_ == nullptr) {
+    post([this] { quiesced(); });
+    return;
+  }
+  sender_->abort([this, &executor = executor_, alive = std::weak_ptr<bool>(alive_)] {
+    executor.post([this, alive] {
+      if (!alive.expired()) {
+        quiesced();
+      }
+    });
+  });
+}
+
+void KvSender::quiesced() {
+  if (state_ != SendState::Aborting) {
+    return;
+  }
+  state_ = SendState::Done;
+  if (Channel* channel = user_ ? links_.channel(*user_) : nullptr) {
+    wire::Frame frame;
+    set_lease(*frame.mutable_quiesced(), grant_.lease, grant_.epoch);
+    channel->send(std::move(frame));
+  }
+  std::exchange(aborted_, nullptr)();
+}
+
+}  // namespace baton::prefill_node

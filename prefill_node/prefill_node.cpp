@@ -1,0 +1,114 @@
+#include "prefill_node/prefill_node.h"
+
+#include <utility>
+
+namespace baton::prefill_node {
+
+PrefillNode::PrefillNode(node::RoleDeps deps)
+    : deps_(std::move(deps)),
+      probe_(deps_.metrics),
+      kv_probe_(deps_.metrics),
+      steps_(deps_.control, deps_.engine, deps_.runner, deps_.kv.arena()),
+      stream_([this](node::ClientId client, wire::Frame frame) {
+        gateways_->send(client, std::move(frame));
+      }) {}
+
+Status PrefillNode::start() {
+  const auto& cluster = deps_.config.cluster;
+  const PrefillSection& config = deps_.config.prefill;
+  links_ = std::make_unique<DecodeLinks>(deps_.control,
+                                         deps_.network,
+                                         deps_.transport,
+                                         deps_.identity,
+                                         HeartbeatLimits{.period = cluster.heartbeat,
+                                                         .suspect_after = cluster.suspect_after,
+                                                         .dead_after = cluster.dead_after},
+                                         deps_.log);
+  scheduler_ =
+      std::make_unique<Scheduler>(Scheduler::Parts{.executor = deps_.control,
+                                                   .steps = steps_,
+                                                   .kv = deps_.kv,
+                                                   .transport = deps_.transport,
+                                                   .links = *links_,
+                                                   .stream = stream_,
+                                                   .probe = probe_,
+                                                   .log = deps_.log,
+                                                   .node = deps_.identity.name,
+                                                   .on_ended = [this] { check_drained(); }},
+                                  engine::PrefillLimits{.chunk_tokens = config.chunk_tokens,
+                                                        .step_tokens = config.step_tokens});
+  service_ = std::make_unique<Service>(
+      *scheduler_, deps_.kv, probe_, deps_.artifacts, deps_.identity, config.credits);
+  make_gateways();
+  gateways_->start();
+  return {};
+}
+
+void PrefillNode::make_gateways() {
+  gateways_ = std::make_unique<node::GatewayLinks>(
+      deps_.control,
+      deps_.network,
+      deps_.random,
+      deps_.config.cluster.gateways,
+      deps_.config.cluster.heartbeat,
+      deps_.log,
+      node::GatewayHandlers{
+          .make_hello =
+              [this] {
+                wire::Hello hello = deps_.identity.hello();
+                *hello.mutable_load() = heartbeat().load();
+                return hello;
+              },
+          .make_heartbeat = [this] { return heartbeat(); },
+          .on_frame =
+              [this](node::ClientId client, Channel& channel, wire::Frame frame) {
+                service_->on_frame(client, channel, std::move(frame));
+              },
+          .on_lost = [this](node::ClientId client) { service_->on_client_lost(client); }});
+}
+
+wire::Heartbeat PrefillNode::heartbeat() {
+  const auto transfer = deps_.transport.stats();
+  kv_probe_.update(deps_.kv, transfer);
+  probe_.update(scheduler_->num_waiting(), scheduler_->num_jobs());
+  wire::Heartbeat beat;
+  beat.set_draining(service_->is_draining());
+  wire::NodeLoad& load = *beat.mutable_load();
+  node::fill_load(load, deps_.kv, transfer);
+  load.set_running(static_cast<std::uint32_t>(scheduler_->num_jobs()));
+  load.set_queued_tokens(scheduler_->num_queued_tokens());
+  load.set_credit_limit(deps_.config.prefill.credits);
+  load.set_prefill_tokens_per_s(static_cast<float>(scheduler_->tokens_per_second()));
+  load.set_engine_steps(scheduler_->num_steps());
+  return beat;
+}
+
+bool PrefillNode::is_ready() const {
+  return gateways_ != nullptr && gateways_->num_up() > 0 && !service_->is_draining();
+}
+
+void PrefillNode::drain(std::function<void()> drained) {
+  service_->refuse_new();
+  drained_ = std::move(drained);
+  gateways_->beat_now();
+  check_drained();
+}
+
+void PrefillNode::check_drained() {
+  if (drained_ && scheduler_->num_jobs() == 0) {
+    std::exchange(drained_, nullptr)();
+  }
+}
+
+void PrefillNode::stop() {
+  if (gateways_ == nullptr) {
+    return;  // never started
+  }
+  drained_ = nullptr;
+  scheduler_->end_all(
+      {ErrorCode::Unavailable, "node " + deps_.identity.name + " is shutting down"});
+  links_->close_all();
+  gateways_->stop();
+}
+
+}  // namespace baton::prefill_node

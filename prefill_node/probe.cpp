@@ -1,0 +1,51 @@
+#include "prefill_node/probe.h"
+
+namespace baton::prefill_node {
+namespace {
+
+Counter ended_counter(Metrics& metrics, const char* how) {
+  return metrics.counter(
+      "baton_prefill_ended_total", "Prefill requests that ended on this node", {{"how", how}});
+}
+
+}  // namespace
+
+Probe::Probe(Metrics& metrics)
+    : step_seconds_(metrics.histogram(
+          "baton_prefill_step_seconds", "Time of one prefill step", latency_buckets())),
+      sequences_(metrics.histogram(
+          "baton_prefill_step_sequences", "Prompts in a step", {1, 2, 4, 8, 16, 32})),
+      tokens_(metrics.counter("baton_prefill_tokens_total", "Prompt tokens computed")),
+      prompt_tokens_(metrics.counter("baton_prefill_prompt_tokens_total", "Prompt tokens asked")),
+      cached_tokens_(metrics.counter("baton_prefill_cached_tokens_total",
+                                     "Prompt tokens found in the prefix cache")),
+      committed_(ended_counter(metrics, "committed")),
+      bytes_(metrics.counter("baton_prefill_kv_bytes_total", "KV bytes of committed leases")),
+      failed_(ended_counter(metrics, "failed")),
+      cancelled_(ended_counter(metrics, "cancelled")),
+      busy_(metrics.counter("baton_prefill_busy_total", "Prefills answered by Busy")),
+      waiting_(metrics.gauge("baton_prefill_waiting", "Requests waiting for blocks")),
+      jobs_(metrics.gauge("baton_prefill_jobs", "Requests in work, transfers included")) {}
+
+void Probe::step(double seconds, std::size_t sequences, std::uint32_t tokens) {
+  step_seconds_.observe(seconds);
+  sequences_.observe(static_cast<double>(sequences));
+  tokens_.add(tokens);
+}
+
+void Probe::request(std::uint32_t prompt_tokens, std::uint32_t cached_tokens) {
+  prompt_tokens_.add(prompt_tokens);
+  cached_tokens_.add(cached_tokens);
+}
+
+void Probe::committed(std::uint64_t bytes) {
+  committed_.add();
+  bytes_.add(static_cast<double>(bytes));
+}
+
+void Probe::update(std::size_t waiting, std::size_t jobs) {
+  waiting_.set(static_cast<double>(waiting));
+  jobs_.set(static_cast<double>(jobs));
+}
+
+}  // namespace baton::prefill_node

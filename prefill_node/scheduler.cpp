@@ -1,0 +1,299 @@
+#include "prefill_node/scheduler.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+namespace baton::prefill_node {
+namespace {
+
+std::uint64_t to_us(Duration duration) {
+  return static_cast<std::uint64_t>(
+      std::chrono::duration_cast<std::chrono::microseconds>(duration).count());
+}
+
+}  // namespace
+
+Scheduler::Scheduler(Parts parts, engine::PrefillLimits limits)
+    : parts_(std::move(parts)), limits_(limits) {}
+
+void Scheduler::add(node::ClientId client,
+                    GenerateRequest request,
+                    const engine::RequestSize& size,
+                    KvGrant grant) {
+  Job& job = jobs_.emplace_back();
+  job.number = next_number_++;
+  job.client = client;
+  job.id = request.id;
+  job.attempt = request.attempt;
+  job.choice = request.choice;
+  job.size = size;
+  job.request = std::move(request);
+  job.arrived = parts_.executor.now();
+  job.figures.node = parts_.node;
+  job.figures.prefix_blocks_held = grant.prefix_blocks;
+  job.sender = std::make_unique<KvSender>(
+      parts_.executor,
+      parts_.transport,
+      parts_.links,
+      parts_.kv.layout(),
+      std::move(grant),
+      parts_.kv.layout().blocks_for(size.context),
+      KvSender::Handlers{
+          .on_committed = [this,
+                           number = job.number](std::uint64_t bytes) { committed(number, bytes); },
+          .on_failed = [this, number = job.number](const Error& why) { failed(number, why); }});
+  job.sender->start();
+  pump();
+}
+
+bool Scheduler::admit(Job& job) {
+  const std::uint32_t block_tokens = parts_.kv.layout().block_tokens;
+  std::vector<TokenId> context = job.request.prompt;
+  context.insert(context.end(), job.request.output.begin(), job.request.output.end());
+  // The last token is always computed: its result gives the first new one.
+  engine::PrefixRef prefix = parts_.kv.index().find(context, (job.size.context - 1) / block_tokens);
+  const std::uint32_t held = prefix.num_blocks();
+  auto own = parts_.kv.acquire(parts_.kv.layout().blocks_for(job.size.context) - held);
+  if (!own) {
+    return false;
+  }
+  job.figures.cached_tokens = held * block_tokens;
+  job.figures.queue_us = to_us(parts_.executor.now() - job.arrived);
+  parts_.probe.request(job.size.context, job.figures.cached_tokens);
+  job.sequence =
+      std::make_unique<engine::Sequence>(std::move(job.request),
+                                         job.size,
+                                         engine::BlockTable(std::move(prefix), std::move(*own)),
+                                         held * block_tokens);
+  job.state = JobState::Computing;
+  job.sender->blocks_complete(job.sequence->table().ids(), held);
+  return true;
+}
+
+void Scheduler::pump() {
+  if (parts_.steps.is_busy()) {
+    return;
+  }
+  for (Job& job : jobs_) {
+    // In order of arrival: a large request is not overtaken for ever by small ones.
+    if (job.state == JobState::Waiting && !admit(job)) {
+      break;
+    }
+  }
+  std::vector<engine::Sequence*> sequences;
+  for (Job& job : jobs_) {
+    if (job.state == JobState::Computing) {
+      sequences.push_back(job.sequence.get());
+    }
+  }
+  const auto planned = engine::plan_prefill(sequences, limits_);
+  if (!planned.empty()) {
+    run_step(planned);
+  }
+}
+
+std::uint32_t Scheduler::complete_blocks(const Job& job, std::uint32_t computed) const {
+  const KvLayout& layout = parts_.kv.layout();
+  return computed == job.size.context ? layout.blocks_for(computed)
+                                      : computed / layout.block_tokens;
+}
+
+void Scheduler::run_step(const std::vector<engine::PlannedSlice>& planned) {
+  std::vector<StepSlice> slices;
+  std::vector<LayerSend> sends;
+  for (const engine::PlannedSlice& slice : planned) {
+    const auto job = std::ranges::find_if(
+        jobs_, [&](const Job& j) { return j.sequence.get() == slice.sequence; });
+    job->in_step = true;
+    ++job->figures.chunks;
+    job->figures.max_batch =
+        std::max(job->figures.max_batch, static_cast<std::uint32_t>(planned.size()));
+    slices.push_back({&*job, slice.count});
+    const engine::Sequence& sequence = *slice.sequence;
+    if (auto send = job->sender->plan_step(
+            sequence.table().ids(), complete_blocks(*job, sequence.computed() + slice.count))) {
+      sends.push_back(std::move(*send));
+    }
+  }
+  parts_.steps.run(
+      engine::to_step_plan(planned),
+      [sends = std::move(sends)](std::uint32_t layer) {
+        for (const LayerSend& send : sends) {
+          send.post(layer);
+        }
+      },
+      [this, slices = std::move(slices)](node::StepEngine::Outcome outcome) {
+        step_done(slices, std::move(outcome));
+      });
+}
+
+void Scheduler::step_done(const std::vector<StepSlice>& slices, node::StepEngine::Outcome outcome) {
+  const double seconds = std::chrono::duration<double>(outcome.duration).count();
+  std::uint32_t tokens = 0;
+  for (const StepSlice& slice : slices) {
+    tokens += slice.count;
+    slice.job->figures.compute_us += to_us(outcome.duration);
+  }
+  parts_.probe.step(seconds, slices.size(), tokens);
+  if (seconds > 0) {
+    const double rate = tokens / seconds;
+    tokens_per_second_ = tokens_per_second_ == 0 ? rate : 0.8 * tokens_per_second_ + 0.2 * rate;
+  }
+  for (std::size_t i = 0; i < slices.size(); ++i) {
+    Job& job = *slices[i].job;
+    job.in_step = false;
+    if (job.end_reason) {
+      end(job, *job.end_reason);
+    } else {
+      apply(slices[i], outcome.result.sampled[i]);
+    }
+  }
+  parts_.stream.flush();
+  pump();
+}
+
+void Scheduler::apply(const StepSlice& slice, const std::optional<engine::SampledToken>& sampled) {
+  Job& job = *slice.job;
+  engine::Sequence& sequence = *job.sequence;
+  const FinishReason finish = sequence.advance(slice.count, sampled ? &*sampled : nullptr);
+  sequence.table().seal(
+      parts_.kv.index(), parts_.kv.layout().block_tokens, sequence.tokens(), sequence.computed());
+  job.sender->blocks_complete(sequence.table().ids(), complete_blocks(job, sequence.computed()));
+  if (sampled) {
+    first_token(job, *sampled, finish);
+  }
+}
+
+void Scheduler::first_token(Job& job, const engine::SampledToken& sampled, FinishReason finish) {
+  TokenEvent event;
+  event.request = job.id;
+  event.attempt = job.attempt;
+  event.choice = job.choice;
+  event.index = job.sequence->num_output() - 1;
+  event.tokens = {sampled.token};
+  if (job.sequence->request().sampling.num_logprobs >= 0) {
+    event.logprobs = {{sampled.token, sampled.logprob}};
+    event.top_logprobs = {sampled.top};
+  }
+  event.finish = finish;
+  event.figures = job.figures;
+  parts_.stream.add(job.client, event);
+  if (finish != FinishReason::None) {
+    end(job, "the first token ended the request");
+    return;
+  }
+  job.state = JobState::Delivering;
+  job.sender->commit({.choice = job.choice,
+                      .first_token = sampled.token,
+                      .first_index = event.index,
+                      .token_count = job.size.context});
+}
+
+void Scheduler::committed(std::uint64_t number, std::uint64_t bytes) {
+  if (find(number) != nullptr) {
+    parts_.probe.committed(bytes);
+    remove(number);
+  }
+}
+
+void Scheduler::failed(std::uint64_t number, const Error& why) {
+  Job* job = find(number);
+  if (job == nullptr || job->state == JobState::Ending || job->end_reason) {
+    return;
+  }
+  parts_.log.warn("request {:x}: {}", job->id.value, why.message);
+  parts_.probe.failed();
+  parts_.stream.send_now(job->client, node::error_event(job->id, job->attempt, job->choice, why));
+  end(*job, why.message);
+}
+
+void Scheduler::end(Job& job, const std::string& reason) {
+  if (job.in_step) {
+    job.end_reason = reason;  // the engine thread still reads and sends its blocks
+    return;
+  }
+  job.state = JobState::Ending;
+  job.sender->abort(reason, [this, number = job.number] { remove(number); });
+}
+
+void Scheduler::remove(std::uint64_t number) {
+  // Later, not now: this runs inside a callback of the job's sender.
+  parts_.executor.post([this, number, alive = std::weak_ptr<bool>(alive_)] {
+    if (alive.expired()) {
+      return;
+    }
+    jobs_.remove_if([number](const Job& job) { return job.number == number; });
+    pump();
+    parts_.on_ended();
+  });
+}
+
+Scheduler::Job* Scheduler::find(std::uint64_t number) {
+  const auto found =
+      std::ranges::find_if(jobs_, [number](const Job& job) { return job.number == number; });
+  return found == jobs_.end() ? nullptr : &*found;
+}
+
+template <class Match>
+bool Scheduler::end_if(Match match, const std::string& reason, const Error* tell) {
+  bool any = false;
+  for (Job& job : jobs_) {
+    const bool is_over = job.state == JobState::Ending || job.end_reason.has_value() ||
+                         job.sender->state() == SendState::Done;
+    if (is_over || !match(job)) {
+      continue;
+    }
+    any = true;
+    parts_.probe.cancelled();
+    if (tell != nullptr) {
+      parts_.stream.add(job.client, node::error_event(job.id, job.attempt, job.choice, *tell));
+    }
+    end(job, reason);
+  }
+  parts_.stream.flush();
+  return any;
+}
+
+bool Scheduler::cancel(node::ClientId client, RequestId request, Attempt attempt) {
+  return end_if(
+      [&](const Job& job) {
+        return job.client == client && job.id == request && job.attempt == attempt;
+      },
+      "the gateway cancelled the request",
+      nullptr);
+}
+
+void Scheduler::cancel_client(node::ClientId client) {
+  end_if([client](const Job& job) { return job.client == client; }, "the gateway is gone", nullptr);
+}
+
+void Scheduler::end_all(const Error& why) {
+  end_if([](const Job&) { return true; }, why.message, &why);
+}
+
+std::uint32_t Scheduler::num_uncomputed(node::ClientId client) const {
+  return static_cast<std::uint32_t>(std::ranges::count_if(jobs_, [client](const Job& job) {
+    return job.client == client &&
+           (job.state == JobState::Waiting || job.state == JobState::Computing);
+  }));
+}
+
+std::uint32_t Scheduler::num_queued_tokens() const {
+  std::uint32_t tokens = 0;
+  for (const Job& job : jobs_) {
+    if (job.state == JobState::Waiting) {
+      tokens += job.size.context;
+    } else if (job.state == JobState::Computing) {
+      tokens += job.sequence->num_pending();
+    }
+  }
+  return tokens;
+}
+
+std::size_t Scheduler::num_waiting() const {
+  return static_cast<std::size_t>(
+      std::ranges::count_if(jobs_, [](const Job& job) { return job.state == JobState::Waiting; }));
+}
+
+}  // namespace baton::prefill_node

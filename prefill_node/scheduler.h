@@ -1,0 +1,120 @@
+// Owns every request on a prefill node: gives it blocks, computes its prompt in chunks packed with
+// others', sends the first token to its gateway, and keeps its blocks until the decode node has
+// them or nothing reads them any more.
+//
+//   Waiting (no blocks) -> Computing -> Delivering (flush, Commit) -> gone
+//        any of them -> Ending (abort until quiet) -> gone
+//
+// Owner: PrefillNode. Thread: control strand; only the step and its LayerSends run on the engine
+// thread. Failure: a job that fails ends with an error event to its gateway.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/exec/executor.h"
+#include "common/types/kv_grant.h"
+#include "common/types/token_event.h"
+#include "engine/kv/kv_memory.h"
+#include "engine/step/planner.h"
+#include "engine/step/sequence.h"
+#include "node/client.h"
+#include "node/step_engine.h"
+#include "node/token_stream.h"
+#include "prefill_node/kv_sender.h"
+#include "prefill_node/probe.h"
+
+namespace baton::prefill_node {
+
+class Scheduler {
+ public:
+  struct Parts {
+    Executor& executor;
+    node::StepEngine& steps;
+    engine::KvMemory& kv;
+    transfer::Transport& transport;
+    DecodeLinks& links;
+    node::TokenStream& stream;
+    Probe& probe;
+    const Logger& log;
+    NodeName node;
+    std::function<void()> on_ended;  // a job is gone
+  };
+
+  Scheduler(Parts parts, engine::PrefillLimits limits);
+  Scheduler(const Scheduler&) = delete;
+  Scheduler& operator=(const Scheduler&) = delete;
+  ~Scheduler() = default;
+
+  // REQUIRES: the context fits the pool.
+  void add(node::ClientId client,
+           GenerateRequest request,
+           const engine::RequestSize& size,
+           KvGrant grant);
+  // No event follows. False: unknown, or already over.
+  bool cancel(node::ClientId client, RequestId request, Attempt attempt);
+  void cancel_client(node::ClientId client);
+  void end_all(const Error& why);
+
+  // Requests of a gateway whose first token is not sampled yet: they hold its credits.
+  std::uint32_t num_uncomputed(node::ClientId client) const;
+  std::uint32_t num_queued_tokens() const;
+  std::size_t num_jobs() const { return jobs_.size(); }
+  std::size_t num_waiting() const;
+  double tokens_per_second() const { return tokens_per_second_; }  // smoothed
+  std::uint64_t num_steps() const { return parts_.steps.num_steps(); }
+
+ private:
+  enum class JobState : std::uint8_t { Waiting, Computing, Delivering, Ending };
+  struct Job {
+    std::uint64_t number = 0;
+    JobState state = JobState::Waiting;
+    node::ClientId client;
+    GenerateRequest request;  // moved into the sequence when that is made
+    RequestId id{};
+    Attempt attempt{};
+    std::uint32_t choice = 0;
+    engine::RequestSize size;
+    std::unique_ptr<engine::Sequence> sequence;  // null while waiting
+    std::unique_ptr<KvSender> sender;
+    RequestFigures figures;
+    TimePoint arrived;
+    bool in_step = false;
+    std::optional<std::string> end_reason;  // ends when its step has ended
+  };
+  struct StepSlice {
+    Job* job = nullptr;
+    std::uint32_t count = 0;
+  };
+
+  void pump();
+  bool admit(Job& job);
+  void run_step(const std::vector<engine::PlannedSlice>& planned);
+  void step_done(const std::vector<StepSlice>& slices, node::StepEngine::Outcome outcome);
+  void apply(const StepSlice& slice, const std::optional<engine::SampledToken>& sampled);
+  void first_token(Job& job, const engine::SampledToken& sampled, FinishReason finish);
+  // Blocks whose every token is computed once `computed` are; the tail block counts at the end.
+  std::uint32_t complete_blocks(const Job& job, std::uint32_t computed) const;
+  void committed(std::uint64_t number, std::uint64_t bytes);
+  void failed(std::uint64_t number, const Error& why);
+  // Aborts the transfer now, or after the step the job is in.
+  void end(Job& job, const std::string& reason);
+  void remove(std::uint64_t number);
+  Job* find(std::uint64_t number);
+  template <class Match>
+  bool end_if(Match match, const std::string& reason, const Error* tell);
+
+  const Parts parts_;
+  const engine::PrefillLimits limits_;
+  std::list<Job> jobs_;  // oldest first; addresses stay
+  std::uint64_t next_number_ = 1;
+  double tokens_per_second_ = 0;
+  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
+};
+
+}  // namespace baton::prefill_node

@@ -1,0 +1,110 @@
+#include "prefill_node/service.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "common/wire/convert.h"
+
+namespace baton::prefill_node {
+
+Service::Service(Scheduler& scheduler,
+                 const engine::KvMemory& kv,
+                 Probe& probe,
+                 const node::Artifacts& artifacts,
+                 const node::NodeIdentity& identity,
+                 std::uint32_t credits)
+    : scheduler_(scheduler),
+      kv_(kv),
+      probe_(probe),
+      artifacts_(artifacts),
+      identity_(identity),
+      credits_(credits) {}
+
+void Service::on_frame(node::ClientId client, Channel& channel, wire::Frame frame) {
+  switch (frame.body_case()) {
+    case wire::Frame::kPrefill: {
+      if (const Status status = prefill(client, frame.prefill()); !status) {
+        if (status.error().code == ErrorCode::Busy) {
+          probe_.busy();
+        }
+        channel.answer_error(frame, status.error());
+        return;
+      }
+      wire::Frame accepted;
+      accepted.mutable_accepted();
+      channel.answer(frame, std::move(accepted));
+      return;
+    }
+    case wire::Frame::kCancel:
+      scheduler_.cancel(
+          client, RequestId{frame.cancel().request()}, Attempt{frame.cancel().attempt()});
+      return;
+    case wire::Frame::kArtifactRequest: {
+      auto piece = artifacts_.piece(frame.artifact_request());
+      if (!piece) {
+        channel.answer_error(frame, piece.error());
+        return;
+      }
+      wire::Frame answer;
+      *answer.mutable_artifact_chunk() = std::move(*piece);
+      channel.answer(frame, std::move(answer));
+      return;
+    }
+    case wire::Frame::kHeartbeatAck:
+      return;
+    default:
+      channel.answer_error(frame,
+                           {ErrorCode::ProtocolError, "a prefill node takes no such message"});
+  }
+}
+
+Status Service::prefill(node::ClientId client, const wire::Prefill& message) {
+  if (is_draining_) {
+    return fail(ErrorCode::Unavailable, "node " + identity_.name + " is shutting down");
+  }
+  BATON_ASSIGN(GenerateRequest request, from_wire(message.request()));
+  BATON_ASSIGN(KvGrant grant, from_wire(message.grant()));
+  if (request.model != identity_.model.id()) {
+    return fail(ErrorCode::NotFound,
+                fmt::format("node {} serves model {}", identity_.name, identity_.model.id()));
+  }
+  BATON_ASSIGN(
+      const engine::RequestSize size,
+      engine::check_size(request, identity_.model.context_length(), identity_.model.vocab_size()));
+  BATON_TRY(check_grant(grant, size));
+  if (scheduler_.num_uncomputed(client) >= credits_) {
+    return fail(ErrorCode::Busy,
+                fmt::format("this gateway has {} requests in work on node {}, its credits",
+                            credits_,
+                            identity_.name));
+  }
+  scheduler_.add(client, std::move(request), size, std::move(grant));
+  return {};
+}
+
+Status Service::check_grant(const KvGrant& grant, const engine::RequestSize& size) const {
+  const KvLayout& layout = kv_.layout();
+  if (grant.layout_hash != layout.hash()) {
+    return fail(ErrorCode::Mismatch, "layout_hash: the grant is of another KV layout");
+  }
+  const std::uint32_t needed = layout.blocks_for(size.context);
+  if (needed > kv_.pool().total()) {
+    return fail(ErrorCode::InvalidArgument,
+                fmt::format("the prompt needs {} KV blocks and node {} has {}: raise kv.arena_mb",
+                            needed,
+                            identity_.name,
+                            kv_.pool().total()));
+  }
+  std::uint64_t granted = grant.prefix_blocks;
+  for (const BlockRun& run : grant.runs) {
+    granted += run.count;
+  }
+  if (granted != needed || grant.prefix_blocks > size.context / layout.block_tokens) {
+    return fail(ErrorCode::ProtocolError,
+                fmt::format("the grant covers {} blocks and the prompt has {}", granted, needed));
+  }
+  return {};
+}
+
+}  // namespace baton::prefill_node

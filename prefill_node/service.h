@@ -1,0 +1,47 @@
+// What gateways ask of a prefill node: Prefill, Cancel, the tokenizer.
+//
+// Owner: PrefillNode. Thread: control strand. Failure: every wrong request is answered by a Refusal
+// and changes nothing.
+#pragma once
+
+#include "common/config/cluster_config.h"
+#include "common/rpc/channel.h"
+#include "node/artifacts.h"
+#include "node/identity.h"
+#include "prefill_node/probe.h"
+#include "prefill_node/scheduler.h"
+
+namespace baton::prefill_node {
+
+class Service {
+ public:
+  Service(Scheduler& scheduler,
+          const engine::KvMemory& kv,
+          Probe& probe,
+          const node::Artifacts& artifacts,
+          const node::NodeIdentity& identity,
+          std::uint32_t credits);
+  Service(const Service&) = delete;
+  Service& operator=(const Service&) = delete;
+  ~Service() = default;
+
+  void on_frame(node::ClientId client, Channel& channel, wire::Frame frame);
+  void on_client_lost(node::ClientId client) { scheduler_.cancel_client(client); }
+  // From now on Prefill is answered by Unavailable.
+  void refuse_new() { is_draining_ = true; }
+  bool is_draining() const { return is_draining_; }
+
+ private:
+  Status prefill(node::ClientId client, const wire::Prefill& message);
+  Status check_grant(const KvGrant& grant, const engine::RequestSize& size) const;
+
+  Scheduler& scheduler_;
+  const engine::KvMemory& kv_;
+  Probe& probe_;
+  const node::Artifacts& artifacts_;
+  const node::NodeIdentity& identity_;
+  const std::uint32_t credits_;
+  bool is_draining_ = false;
+};
+
+}  // namespace baton::prefill_node
