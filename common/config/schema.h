@@ -1,22 +1,78 @@
-// Every key of cluster.yaml, once: name, place, default, bounds, help. The loader, the printed
-// description and the checks of the examples all walk this list.
+// Every key of cluster.yaml, once: name, place, default, bounds, help. Loading, describing and the
+// checks of the examples and of docs/configuration.md all walk this one list.
 //
-// Thread: plain functions. Failure: none.
+// Thread: plain functions. Failure: none here; a visitor that reads collects its own errors.
 #pragma once
 
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <map>
 #include <string>
+#include <string_view>
 #include <vector>
+
+#include "common/config/cluster_config.h"
 
 namespace baton {
 
+// What may stand in a text.
+struct TextRule {
+  enum class Form { Any, Name, Address, Choice };
+  Form form = Form::Any;
+  bool required = false;             // may not be empty
+  std::vector<std::string> choices;  // Form::Choice
+};
+
+// Walks the keys in the order they are documented. `value` holds the default; a loader overwrites
+// it.
+class ConfigVisitor {
+ public:
+  virtual ~ConfigVisitor() = default;
+  virtual void begin_section(std::string_view name, std::string_view help) = 0;
+  virtual void end_section() = 0;
+  virtual void text(std::string_view name,
+                    std::string& value,
+                    const TextRule& rule,
+                    std::string_view help) = 0;
+  virtual void number(std::string_view name,
+                      std::uint32_t& value,
+                      std::uint32_t low,
+                      std::uint32_t high,
+                      std::string_view help) = 0;
+  virtual void millis(std::string_view name,
+                      std::chrono::milliseconds& value,
+                      std::uint32_t low,
+                      std::uint32_t high,
+                      std::string_view help) = 0;
+  virtual void flag(std::string_view name, bool& value, std::string_view help) = 0;
+  virtual void addresses(std::string_view name,
+                         std::vector<std::string>& value,
+                         std::string_view help) = 0;
+  virtual void text_map(std::string_view name,
+                        std::map<std::string, std::string>& value,
+                        std::string_view key_prefix,
+                        std::string_view help) = 0;
+  // Each entry begins as `fresh`; `visit` walks one entry's keys.
+  virtual void nodes(std::string_view name,
+                     std::vector<NodeEntry>& value,
+                     const NodeEntry& fresh,
+                     const std::function<void(NodeEntry&)>& visit,
+                     std::string_view help) = 0;
+};
+
+void visit_config(ClusterConfig& config, ConfigVisitor& visitor);
+
 struct ConfigKey {
   std::string path;      // decode.pool.N.name: N stands for an index
-  std::string type;      // text, number, yes/no, list, map, address, or "one of a, b"
-  std::string fallback;  // default as YAML
-  std::string bounds;    // "1 to 4096"; empty: none
+  std::string type;      // text, name, host:port, number, milliseconds, true or false, list, map
+  std::string fallback;  // default as YAML; "required" when there is none
+  std::string bounds;    // "1 to 4096", "auto, tcp, shm"; empty: none
   std::string help;
 };
 
 std::vector<ConfigKey> config_keys();
+// The same as a Markdown table, for docs/configuration.md.
+std::string config_keys_markdown();
 
 }  // namespace baton

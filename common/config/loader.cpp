@@ -1,0 +1,446 @@
+// Reads cluster.yaml: the tree of the file, overrides on top, then one walk over the schema that
+// takes values out and collects every error.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <fstream>
+#include <numeric>
+#include <optional>
+#include <set>
+#include <sstream>
+#include <utility>
+
+#include "common/base/host_port.h"
+#include "common/config/cluster_config.h"
+#include "common/config/schema.h"
+#include "common/config/yaml_tree.h"
+
+namespace baton {
+namespace {
+
+constexpr std::size_t kMaxText = 4096;
+constexpr std::size_t kMaxName = 64;
+constexpr std::size_t kMaxList = 256;
+constexpr std::size_t kMaxErrors = 20;
+
+// Levenshtein.
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), 0U);
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    std::size_t diagonal = row[0]++;
+    for (std::size_t j = 0; j < b.size(); ++j) {
+      const auto above = row[j + 1];
+      row[j + 1] = std::min({above + 1, row[j] + 1, diagonal + (a[i] == b[j] ? 0U : 1U)});
+      diagonal = above;
+    }
+  }
+  return row[b.size()];
+}
+
+// The last name of a path.
+std::string_view leaf(std::string_view path) {
+  return path.substr(path.rfind('.') + 1);
+}
+
+// A likely key for a wrong one: near in the same section, or the same name in another.
+std::string suggestion(const std::string& wrong, const std::vector<std::string>& valid) {
+  const std::string* best = nullptr;
+  std::size_t best_distance = std::max<std::size_t>(2, wrong.size() / 3) + 1;
+  for (const auto& key : valid) {
+    if (const auto distance = edit_distance(wrong, key); distance < best_distance) {
+      best = &key;
+      best_distance = distance;
+    }
+  }
+  if (best != nullptr) {
+    return fmt::format("; did you mean '{}'?", *best);
+  }
+  for (const auto& key : config_keys()) {
+    if (leaf(key.path) == wrong) {
+      return fmt::format("; did you mean '{}'?", key.path);
+    }
+  }
+  return fmt::format("; it may hold {}", fmt::join(valid, ", "));
+}
+
+bool is_name(const std::string& text) {
+  return !text.empty() && text.size() <= kMaxName &&
+         std::all_of(text.begin(), text.end(), [](char c) {
+           return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                  c == '-' || c == '_' || c == '.';
+         });
+}
+
+class Loader final : public ConfigVisitor {
+ public:
+  Loader(const YamlNode& root, std::string name) : name_(std::move(name)) { enter("", &root); }
+
+  void begin_section(std::string_view name, std::string_view) override { enter(name, take(name)); }
+  void end_section() override { leave(); }
+
+  void text(std::string_view name,
+            std::string& value,
+            const TextRule& rule,
+            std::string_view) override {
+    const auto* const node = take(name);
+    if (node != nullptr && !scalar(name, *node, "a text", value)) {
+      return;
+    }
+    const auto where = node != nullptr ? node->where : place();
+    if (value.empty()) {
+      if (rule.required) {
+        problem(where, fmt::format("{}: is required", path_of(name)));
+      }
+      return;
+    }
+    if (value.size() > kMaxText) {
+      problem(where, fmt::format("{}: is longer than {} bytes", path_of(name), kMaxText));
+      return;
+    }
+    if (rule.form == TextRule::Form::Name && !is_name(value)) {
+      problem(where,
+              fmt::format("{}: '{}' is no name: 1 to {} letters, digits, '-', '_' or '.'",
+                          path_of(name),
+                          value.substr(0, kMaxName),
+                          kMaxName));
+    } else if (rule.form == TextRule::Form::Address) {
+      check_address(where, path_of(name), value);
+    } else if (rule.form == TextRule::Form::Choice &&
+               std::find(rule.choices.begin(), rule.choices.end(), value) == rule.choices.end()) {
+      problem(where,
+              fmt::format("{}: must be one of {}; got '{}'",
+                          path_of(name),
+                          fmt::join(rule.choices, ", "),
+                          value.substr(0, kMaxName)));
+    }
+  }
+
+  void number(std::string_view name,
+              std::uint32_t& value,
+              std::uint32_t low,
+              std::uint32_t high,
+              std::string_view) override {
+    if (const auto read = whole_number(name, low, high)) {
+      value = *read;
+    }
+  }
+
+  void millis(std::string_view name,
+              std::chrono::milliseconds& value,
+              std::uint32_t low,
+              std::uint32_t high,
+              std::string_view) override {
+    if (const auto read = whole_number(name, low, high)) {
+      value = std::chrono::milliseconds(*read);
+    }
+  }
+
+  void flag(std::string_view name, bool& value, std::string_view) override {
+    const auto* const node = take(name);
+    if (node == nullptr) {
+      return;
+    }
+    const bool plain = node->kind == YamlNode::Kind::Scalar && !node->quoted;
+    if (plain && (node->text == "true" || node->text == "false")) {
+      value = node->text == "true";
+    } else {
+      expected(name, *node, "true or false");
+    }
+  }
+
+  void addresses(std::string_view name,
+                 std::vector<std::string>& value,
+                 std::string_view) override {
+    const auto* const node = take(name);
+    if (node == nullptr || !list(name, *node)) {
+      return;
+    }
+    value.clear();
+    for (std::size_t i = 0; i < node->items.size(); ++i) {
+      const auto index = fmt::format("{}.{}", name, i);
+      auto& item = value.emplace_back();
+      if (scalar(index, node->items[i], "an address", item)) {
+        check_address(node->items[i].where, path_of(index), item);
+      }
+    }
+    if (value.empty()) {
+      problem(node->where, fmt::format("{}: must name at least one address", path_of(name)));
+    }
+  }
+
+  void text_map(std::string_view name,
+                std::map<std::string, std::string>& value,
+                std::string_view key_prefix,
+                std::string_view) override {
+    const auto* const node = take(name);
+    if (node == nullptr || node->kind == YamlNode::Kind::Null) {
+      return;
+    }
+    if (node->kind != YamlNode::Kind::Map) {
+      expected(name, *node, "a map");
+      return;
+    }
+    for (const auto& entry : node->entries) {
+      if (!entry.key.starts_with(key_prefix)) {
+        problem(
+            entry.where,
+            fmt::format("{}: key '{}' must begin with {}", path_of(name), entry.key, key_prefix));
+      } else {
+        scalar(fmt::format("{}.{}", name, entry.key), entry.value, "a text", value[entry.key]);
+      }
+    }
+  }
+
+  void nodes(std::string_view name,
+             std::vector<NodeEntry>& value,
+             const NodeEntry& fresh,
+             const std::function<void(NodeEntry&)>& visit,
+             std::string_view) override {
+    const auto* const node = take(name);
+    if (node == nullptr || !list(name, *node)) {
+      return;
+    }
+    value.clear();
+    for (std::size_t i = 0; i < node->items.size(); ++i) {
+      auto& entry = value.emplace_back(fresh);
+      enter(fmt::format("{}.{}", name, i), &node->items[i]);
+      visit(entry);
+      check_node(entry);
+      leave();
+    }
+  }
+
+  // Rules that join several keys.
+  void check_whole(const ClusterConfig& config) {
+    if (config.cluster.dead_after <= config.cluster.suspect_after) {
+      problem(place_of({"cluster", "dead_after"}),
+              "cluster.dead_after: must be above suspect_after");
+    }
+    if (config.kv.block_tokens % 16 != 0) {
+      problem(
+          place_of({"kv", "block_tokens"}),
+          fmt::format("kv.block_tokens: must be a multiple of 16, got {}", config.kv.block_tokens));
+    }
+    if (config.prefill.step_tokens < config.prefill.chunk_tokens) {
+      problem(place_of({"prefill", "step_tokens"}),
+              fmt::format("prefill.step_tokens: {} is below chunk_tokens, {}",
+                          config.prefill.step_tokens,
+                          config.prefill.chunk_tokens));
+    }
+    if (config.prefill.pool.empty() && !config.decode.pool.empty() &&
+        config.decode.local_prefill_max_tokens == 0) {
+      problem(place_of({"decode"}),
+              "decode.local_prefill_max_tokens: 0 needs at least one node in prefill.pool; nothing "
+              "could compute prompts");
+    }
+  }
+
+  // At the end of the walk.
+  Status finish() {
+    leave();
+    if (errors_.empty()) {
+      return {};
+    }
+    std::string all;
+    for (std::size_t i = 0; i < std::min(errors_.size(), kMaxErrors); ++i) {
+      all += (i == 0 ? "" : "\n") + errors_[i];
+    }
+    return fail(ErrorCode::InvalidConfig, std::move(all));
+  }
+
+ private:
+  struct Level {
+    std::string path;
+    const YamlNode* node;  // null: the section is absent
+    std::vector<std::string> known;
+  };
+
+  void enter(std::string_view name, const YamlNode* node) {
+    const auto path = name.empty() ? std::string() : path_of(name);
+    if (node != nullptr && node->kind == YamlNode::Kind::Null) {
+      node = nullptr;  // "decode:" with nothing behind it
+    }
+    if (node != nullptr && node->kind != YamlNode::Kind::Map) {
+      problem(node->where,
+              path.empty() ? fmt::format("expected a map of sections, got {}", node->describe())
+                           : fmt::format("{}: expected a map, got {}", path, node->describe()));
+      node = nullptr;
+    }
+    levels_.push_back({path, node, {}});
+  }
+
+  // Whatever of this section nobody asked for is unknown.
+  void leave() {
+    const auto level = std::move(levels_.back());
+    levels_.pop_back();
+    if (level.node != nullptr) {
+      for (const auto& entry : level.node->entries) {
+        if (std::find(level.known.begin(), level.known.end(), entry.key) == level.known.end()) {
+          problem(entry.where,
+                  fmt::format("unknown key '{}'{}{}",
+                              entry.key,
+                              level.path.empty() ? "" : fmt::format(" in '{}'", level.path),
+                              suggestion(entry.key, level.known)));
+        }
+      }
+    }
+  }
+
+  const YamlNode* take(std::string_view name) {
+    auto& level = levels_.back();
+    level.known.emplace_back(name);
+    return level.node != nullptr ? level.node->find(name) : nullptr;
+  }
+
+  std::string path_of(std::string_view name) const {
+    const auto& path = levels_.empty() ? std::string() : levels_.back().path;
+    return path.empty() ? std::string(name) : fmt::format("{}.{}", path, name);
+  }
+
+  // Of the section at hand, for a key that is absent.
+  std::string place() const {
+    return levels_.back().node != nullptr && !levels_.back().node->where.empty()
+               ? levels_.back().node->where
+               : name_;
+  }
+
+  std::string place_of(std::initializer_list<std::string_view> path) const {
+    const auto* node = levels_.front().node;
+    auto where = name_;
+    for (const auto name : path) {
+      node = node != nullptr ? node->find(name) : nullptr;
+      if (node != nullptr) {
+        where = node->where;
+      }
+    }
+    return where;
+  }
+
+  void problem(const std::string& where, const std::string& what) {
+    errors_.push_back(fmt::format("{}: {}", where, what));
+  }
+
+  void expected(std::string_view name, const YamlNode& node, std::string_view type) {
+    problem(node.where,
+            fmt::format("{}: expected {}, got {}", path_of(name), type, node.describe()));
+  }
+
+  bool scalar(std::string_view name,
+              const YamlNode& node,
+              std::string_view type,
+              std::string& value) {
+    if (node.kind != YamlNode::Kind::Scalar) {
+      expected(name, node, type);
+      return false;
+    }
+    value = node.text;
+    return true;
+  }
+
+  bool list(std::string_view name, const YamlNode& node) {
+    if (node.kind != YamlNode::Kind::List) {
+      expected(name, node, "a list");
+      return false;
+    }
+    if (node.items.size() > kMaxList) {
+      problem(node.where,
+              fmt::format("{}: {} entries, at most {} are allowed",
+                          path_of(name),
+                          node.items.size(),
+                          kMaxList));
+      return false;
+    }
+    return true;
+  }
+
+  std::optional<std::uint32_t> whole_number(std::string_view name,
+                                            std::uint32_t low,
+                                            std::uint32_t high) {
+    const auto* const node = take(name);
+    if (node == nullptr) {
+      return std::nullopt;
+    }
+    std::int64_t value = 0;
+    const auto& text = node->text;
+    const auto parsed = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (node->kind != YamlNode::Kind::Scalar || node->quoted ||
+        parsed.ptr != text.data() + text.size() || parsed.ec == std::errc::invalid_argument) {
+      expected(name, *node, "a whole number");
+      return std::nullopt;
+    }
+    if (parsed.ec != std::errc{} || value < low || value > high) {
+      problem(node->where,
+              fmt::format("{}: must be between {} and {}, got {}", path_of(name), low, high, text));
+      return std::nullopt;
+    }
+    return static_cast<std::uint32_t>(value);
+  }
+
+  void check_address(const std::string& where, const std::string& path, const std::string& text) {
+    if (const auto parsed = HostPort::parse(text); !parsed) {
+      problem(where, fmt::format("{}: {}", path, parsed.error().message));
+    }
+  }
+
+  void check_node(const NodeEntry& entry) {
+    const auto* const node = levels_.back().node;
+    const auto where_of = [&](std::string_view key) {
+      const auto* const value = node != nullptr ? node->find(key) : nullptr;
+      return value != nullptr ? value->where : place();
+    };
+    if (!entry.name.empty() && !names_.insert(entry.name).second) {
+      problem(where_of("name"),
+              fmt::format("{}: '{}' is the name of two nodes", path_of("name"), entry.name));
+    }
+    const auto listens = HostPort::parse(entry.control_listen);
+    const bool everywhere = listens && (listens->host == "0.0.0.0" || listens->host == "::");
+    if (everywhere && entry.advertise.empty()) {
+      problem(where_of("control_listen"),
+              fmt::format("{}: {} is no address that others can dial; say in advertise which is",
+                          path_of("control_listen"),
+                          entry.control_listen));
+    }
+  }
+
+  const std::string name_;
+  std::vector<Level> levels_;
+  std::vector<std::string> errors_;
+  std::set<NodeName> names_;
+};
+
+}  // namespace
+
+Result<ClusterConfig> parse_config(const std::string& text,
+                                   const std::string& name,
+                                   const std::vector<std::string>& overrides) {
+  BATON_ASSIGN(auto root, parse_yaml(text, name));
+  for (const auto& assignment : overrides) {
+    BATON_TRY(apply_override(root, assignment));
+  }
+  ClusterConfig config;
+  Loader loader(root, name);
+  visit_config(config, loader);
+  loader.check_whole(config);
+  BATON_TRY(loader.finish());
+  return config;
+}
+
+Result<ClusterConfig> load_config(const std::string& path,
+                                  const std::vector<std::string>& overrides) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) {
+    return fail(ErrorCode::NotFound, fmt::format("cannot open the configuration file {}", path));
+  }
+  // One byte over the limit is enough for the parser to refuse it.
+  std::string text(YamlLimits::kBytes + 1, '\0');
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  if (file.bad()) {
+    return fail(ErrorCode::IoError, fmt::format("cannot read the configuration file {}", path));
+  }
+  text.resize(static_cast<std::size_t>(file.gcount()));
+  return parse_config(text, path, overrides);
+}
+
+}  // namespace baton

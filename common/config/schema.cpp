@@ -1,0 +1,209 @@
+#include "common/config/schema.h"
+
+namespace baton {
+namespace {
+
+using Form = TextRule::Form;
+
+const TextRule kAny{};
+const TextRule kRequired{Form::Any, true, {}};
+const TextRule kName{Form::Name, true, {}};
+const TextRule kAddress{Form::Address, true, {}};
+const TextRule kOptionalAddress{Form::Address, false, {}};
+
+TextRule one_of(std::vector<std::string> choices) {
+  return TextRule{Form::Choice, true, std::move(choices)};
+}
+
+void visit_cluster(ClusterSection& s, ConfigVisitor& v) {
+  v.begin_section("cluster", "What all processes of the cluster share.");
+  v.text("name", s.name, kName, "Name of the cluster, for logs.");
+  v.text("token",
+         s.token,
+         kRequired,
+         "Secret that every control connection must show. Make one with `openssl rand -hex 16`.");
+  v.millis("heartbeat_ms", s.heartbeat, 10, 60'000, "Pause between two heartbeats of a node.");
+  v.number("suspect_after",
+           s.suspect_after,
+           1,
+           1000,
+           "Missed heartbeats after which a node gets no new requests.");
+  v.number("dead_after",
+           s.dead_after,
+           2,
+           10'000,
+           "Missed heartbeats after which a node counts as dead; above suspect_after.");
+  v.addresses("gateways", s.gateways, "Control addresses of the gateways; every node dials each.");
+  v.end_section();
+}
+
+void visit_model(ModelSection& s, ConfigVisitor& v) {
+  v.begin_section("model", "The model that this cluster serves.");
+  v.text("id",
+         s.id,
+         kRequired,
+         "Name that clients use; when path is empty, also the name in configs/models.yaml.");
+  v.text("path", s.path, kAny, "GGUF file. Empty: the catalogue's file, fetched by `baton pull`.");
+  v.number("context_length",
+           s.context_length,
+           0,
+           1U << 20U,
+           "Most tokens of prompt and answer together. 0: as many as the model was made for.");
+  v.end_section();
+}
+
+void visit_kv(KvSection& s, ConfigVisitor& v) {
+  v.begin_section("kv", "Memory for keys and values. Equal on all nodes of a cluster.");
+  v.number("block_tokens", s.block_tokens, 16, 256, "Tokens a block; a multiple of 16.");
+  v.number("arena_mb", s.arena_mb, 1, 1U << 22U, "Size of each node's arena in MiB.");
+  v.flag("prefix_cache",
+         s.prefix_cache,
+         "Keep the blocks of old prompts for prompts that begin alike.");
+  v.end_section();
+}
+
+void visit_transfer(TransferSection& s, ConfigVisitor& v) {
+  v.begin_section("transfer", "How blocks travel from prefill to decode nodes (UCX).");
+  v.text("transport",
+         s.transport,
+         one_of({"auto", "tcp", "shm"}),
+         "Lanes that UCX may use. shm works between processes of one host only.");
+  v.text("network",
+         s.network,
+         kAny,
+         "Interfaces of the data network, such as eth0. Empty: UCX chooses.");
+  v.text_map("ucx",
+             s.ucx,
+             "UCX_",
+             "Further UCX settings, such as UCX_LOG_LEVEL: info. The process's environment wins.");
+  v.number("window_mb", s.window_mb, 1, 32, "Most MiB of a request that may be on their way.");
+  v.end_section();
+}
+
+void visit_engine(EngineSection& s, ConfigVisitor& v, std::string_view help) {
+  v.begin_section("engine", help);
+  v.text("backend", s.backend, one_of({"auto", "cpu", "reference"}), "What computes the model.");
+  v.number("threads", s.threads, 0, 1024, "Threads that compute. 0: one for each usable core.");
+  v.text("isa",
+         s.isa,
+         one_of({"auto", "scalar", "avx2", "avx512"}),
+         "Instruction set of the cpu backend. auto: the best this machine has.");
+  v.end_section();
+}
+
+void visit_node(NodeEntry& s, ConfigVisitor& v) {
+  v.text("name", s.name, kName, "Name of the node, unique in the cluster; `--name` chooses by it.");
+  v.text("control_listen",
+         s.control_listen,
+         kAddress,
+         "Where other processes of the cluster connect. Port 0: any free one.");
+  v.text("advertise",
+         s.advertise,
+         kOptionalAddress,
+         "host:port that others dial, when it is not control_listen.");
+  v.text("admin_listen",
+         s.admin_listen,
+         kAddress,
+         "Where /metrics, /livez and /readyz are served. Port 0: any free one.");
+  visit_engine(s.engine, v, "Settings of this node alone, in place of the pool's.");
+}
+
+void visit_pool(std::vector<NodeEntry>& pool,
+                const EngineSection& engine,
+                ConfigVisitor& v,
+                std::string_view help) {
+  NodeEntry fresh;
+  fresh.engine = engine;
+  v.nodes(
+      "pool", pool, fresh, [&v](NodeEntry& entry) { visit_node(entry, v); }, help);
+}
+
+void visit_prefill(PrefillSection& s, ConfigVisitor& v) {
+  v.begin_section("prefill", "Nodes that compute prompts.");
+  v.number(
+      "chunk_tokens", s.chunk_tokens, 1, 65'536, "Most prompt tokens of one request in one step.");
+  v.number("step_tokens",
+           s.step_tokens,
+           1,
+           1U << 20U,
+           "Most prompt tokens of all requests in one step; at least chunk_tokens.");
+  v.number("credits", s.credits, 1, 4096, "Requests that one gateway may have in work on a node.");
+  visit_engine(s.engine, v, "What computes on the prefill nodes.");
+  visit_pool(s.pool, s.engine, v, "The prefill nodes.");
+  v.end_section();
+}
+
+void visit_decode(DecodeSection& s, ConfigVisitor& v) {
+  v.begin_section("decode", "Nodes that generate answers.");
+  v.number("max_batch", s.max_batch, 1, 4096, "Most requests in one step.");
+  v.number("local_prefill_max_tokens",
+           s.local_prefill_max_tokens,
+           0,
+           1U << 20U,
+           "Prompts up to this length are computed on the decode node itself. 0: none; 1048576: "
+           "all, which needs no prefill nodes.");
+  v.number("local_prefill_chunk",
+           s.local_prefill_chunk,
+           1,
+           65'536,
+           "Most prompt tokens that such a step carries beside the running answers.");
+  visit_engine(s.engine, v, "What computes on the decode nodes.");
+  visit_pool(s.pool, s.engine, v, "The decode nodes.");
+  v.end_section();
+}
+
+void visit_gateway(GatewaySection& s, ConfigVisitor& v) {
+  v.begin_section("gateway", "The process that clients talk to.");
+  v.text("listen", s.listen, kAddress, "Where the OpenAI API is served.");
+  v.text("control_listen",
+         s.control_listen,
+         kAddress,
+         "Where nodes connect; cluster.gateways names the same port.");
+  v.number("io_threads", s.io_threads, 1, 256, "Threads that serve connections.");
+  v.number("queue_limit",
+           s.queue_limit,
+           0,
+           1'000'000,
+           "Requests that may wait for a pair of nodes; one more gets status 429.");
+  v.millis("queue_timeout_ms", s.queue_timeout, 1, 3'600'000, "Longest wait in that queue.");
+  v.millis(
+      "request_timeout_ms", s.request_timeout, 1, 86'400'000, "Longest time of a whole request.");
+  v.number("max_body_mb", s.max_body_mb, 1, 1024, "Largest request body in MiB.");
+  v.number("max_header_kb", s.max_header_kb, 1, 1024, "Largest request header in KiB.");
+  v.number("keepalive_ms",
+           s.keepalive_ms,
+           100,
+           3'600'000,
+           "Silence in a stream after which a comment line keeps the connection alive.");
+  v.number("client_buffer_kb",
+           s.client_buffer_kb,
+           16,
+           1U << 20U,
+           "Unsent KiB that a client may let pile up before its request is cancelled.");
+  v.end_section();
+}
+
+void visit_log(LogSection& s, ConfigVisitor& v) {
+  v.begin_section("log", "Log lines on stderr. They never hold text of prompts or answers.");
+  v.text("level",
+         s.level,
+         one_of({"trace", "debug", "info", "warn", "error"}),
+         "The least important lines that are written.");
+  v.text("format", s.format, one_of({"text", "json"}), "text, or one JSON object a line.");
+  v.end_section();
+}
+
+}  // namespace
+
+void visit_config(ClusterConfig& config, ConfigVisitor& visitor) {
+  visit_cluster(config.cluster, visitor);
+  visit_model(config.model, visitor);
+  visit_kv(config.kv, visitor);
+  visit_transfer(config.transfer, visitor);
+  visit_prefill(config.prefill, visitor);
+  visit_decode(config.decode, visitor);
+  visit_gateway(config.gateway, visitor);
+  visit_log(config.log, visitor);
+}
+
+}  // namespace baton
