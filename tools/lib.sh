@@ -22,7 +22,7 @@ step() {
       if (share > shown) { shown = share; printf "    %d%% (%d of %d)\n", share * 10, part[1], part[2]; fflush() }
       next
     }
-    /^(  +--|    )/ { print "    " $0; fflush() }' >&2
+    /^    [^ ]/ { print "    " $0; fflush() }' >&2
   status=${PIPESTATUS[0]}
   set -e
   if [ "$status" -ne 0 ]; then
