@@ -95,7 +95,7 @@ class Builder final : public YAML::EventHandler {
     }
     if (auto& key = path_.back().key; !path_.back().has_key) {
       if (kind != YamlNode::Kind::Scalar) {
-        throw Refused(line_of(mark), "a key must be a text");
+        throw Refused(line_of(mark), "a key must be a text; is a bracket left open?");
       }
       path_.back().has_key = true;
       key = {};
@@ -111,7 +111,7 @@ class Builder final : public YAML::EventHandler {
     entry.key = key.text;
     entry.where = key.where;
     entry.value.kind = kind;
-    entry.value.where = where;
+    entry.value.where = kind == YamlNode::Kind::Null ? key.where : where;  // not the next line's
     return entry.value;
   }
 

@@ -1,0 +1,313 @@
+// cluster.yaml: what is read, what is refused and with which words, and that the examples and the
+// page of keys say what the schema says.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "common/base/random.h"
+#include "common/config/cluster_config.h"
+#include "common/config/schema.h"
+
+namespace baton {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+const std::string kMinimal = "cluster:\n  token: secret\n";
+
+std::string read_file(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream out;
+  out << file.rdbuf();
+  return out.str();
+}
+
+TEST(Config, MinimalFileGivesDefaults) {
+  const auto config = parse_config(kMinimal, "c.yaml", {});
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_EQ(config->cluster.token, "secret");
+  EXPECT_EQ(config->cluster.heartbeat, std::chrono::milliseconds(250));
+  EXPECT_THAT(config->cluster.gateways, ElementsAre("127.0.0.1:7000"));
+  EXPECT_EQ(config->kv.arena_mb, 512U);
+  EXPECT_TRUE(config->prefill.pool.empty());
+}
+
+TEST(Config, ReadsEveryType) {
+  const auto config = parse_config(R"(
+cluster:
+  token: "1234"
+  heartbeat_ms: 100
+  gateways: ["a:1", "[::1]:2"]
+kv: {prefix_cache: false}
+transfer:
+  transport: shm
+  ucx: {UCX_LOG_LEVEL: info, UCX_TCP_MAX_CONN_RETRIES: 3}
+prefill:
+  engine: {threads: 3, isa: avx2}
+  pool:
+    - name: p0
+    - name: p1
+      engine: {threads: 1}
+)",
+                                   "c.yaml",
+                                   {});
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_EQ(config->cluster.token, "1234");
+  EXPECT_EQ(config->cluster.heartbeat, std::chrono::milliseconds(100));
+  EXPECT_THAT(config->cluster.gateways, ElementsAre("a:1", "[::1]:2"));
+  EXPECT_FALSE(config->kv.prefix_cache);
+  EXPECT_EQ(config->transfer.ucx.at("UCX_TCP_MAX_CONN_RETRIES"), "3");
+  ASSERT_EQ(config->prefill.pool.size(), 2U);
+  EXPECT_EQ(config->prefill.pool[0].engine.threads, 3U) << "the pool's setting";
+  EXPECT_EQ(config->prefill.pool[1].engine.threads, 1U) << "the node's own";
+  EXPECT_EQ(config->prefill.pool[1].engine.isa, "avx2");
+}
+
+TEST(Config, OverridesReachEveryPlace) {
+  const auto config = parse_config(kMinimal + "prefill: {pool: [{name: p0}]}\n",
+                                   "c.yaml",
+                                   {"kv.arena_mb=64",
+                                    "decode.max_batch=3",
+                                    "prefill.pool.0.name=other",
+                                    "prefill.pool.1.name=p1",
+                                    "decode.pool.0.name=d0",
+                                    "cluster.gateways=[a:1, b:2]",
+                                    "cluster.gateways.1=c:3",
+                                    "transfer.ucx.UCX_TLS=tcp",
+                                    "cluster.token=a=b",
+                                    "model.path="});
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_EQ(config->kv.arena_mb, 64U);
+  EXPECT_EQ(config->decode.max_batch, 3U);
+  EXPECT_EQ(config->prefill.pool.at(0).name, "other");
+  EXPECT_EQ(config->prefill.pool.at(1).name, "p1");
+  EXPECT_EQ(config->decode.pool.at(0).name, "d0");
+  EXPECT_THAT(config->cluster.gateways, ElementsAre("a:1", "c:3"));
+  EXPECT_EQ(config->transfer.ucx.at("UCX_TLS"), "tcp");
+  EXPECT_EQ(config->cluster.token, "a=b");
+  EXPECT_EQ(config->model.path, "");
+}
+
+struct WrongFile {
+  const char* text;  // behind the minimal file's two lines
+  const char* message;
+};
+
+TEST(Config, RefusesWithPlaceAndReason) {
+  const std::vector<WrongFile> files{
+      {"decode:\n  max_bach: 3\n",
+       "c.yaml:4: unknown key 'max_bach' in 'decode'; did you mean 'max_batch'?"},
+      {"decoder: {}\n", "c.yaml:3: unknown key 'decoder'; did you mean 'decode'?"},
+      {"max_batch: 3\n", "c.yaml:3: unknown key 'max_batch'; did you mean 'decode.max_batch'?"},
+      {"log:\n  quux: 1\n", "c.yaml:4: unknown key 'quux' in 'log'; it may hold level, format"},
+      {"decode:\n  max_batch: many\n",
+       "c.yaml:4: decode.max_batch: expected a whole number, got 'many'"},
+      {"decode:\n  max_batch: \"3\"\n",
+       "c.yaml:4: decode.max_batch: expected a whole number, got the text '3'"},
+      {"decode:\n  max_batch: 3.5\n",
+       "c.yaml:4: decode.max_batch: expected a whole number, got '3.5'"},
+      {"decode:\n  max_batch: [3]\n",
+       "c.yaml:4: decode.max_batch: expected a whole number, got a list"},
+      {"decode:\n  max_batch:\n",
+       "c.yaml:4: decode.max_batch: expected a whole number, got nothing"},
+      {"decode:\n  max_batch: 0\n",
+       "c.yaml:4: decode.max_batch: must be between 1 and 4096, got 0"},
+      {"decode:\n  max_batch: -1\n",
+       "c.yaml:4: decode.max_batch: must be between 1 and 4096, got -1"},
+      {"decode:\n  max_batch: 99999999999999999999\n",
+       "c.yaml:4: decode.max_batch: must be between 1 and 4096, got 99999999999999999999"},
+      {"gateway:\n  queue_timeout_ms: 1s\n",
+       "c.yaml:4: gateway.queue_timeout_ms: expected a whole number, got '1s'"},
+      {"kv:\n  prefix_cache: yes\n",
+       "c.yaml:4: kv.prefix_cache: expected true or false, got 'yes'"},
+      {"transfer:\n  transport: rdma\n",
+       "c.yaml:4: transfer.transport: must be one of auto, tcp, shm; got 'rdma'"},
+      {"transfer:\n  ucx: {TLS: tcp}\n", "c.yaml:4: transfer.ucx: key 'TLS' must begin with UCX_"},
+      {"gateway:\n  listen: nowhere\n",
+       "c.yaml:4: gateway.listen: 'nowhere' is no address of the form host:port: the port is "
+       "missing"},
+      {"gateway:\n  listen: \"\"\n", "c.yaml:4: gateway.listen: is required"},
+      {"gateway: 3\n", "c.yaml:3: gateway: expected a map, got '3'"},
+      {"decode: {pool: d0}\n", "c.yaml:3: decode.pool: expected a list, got 'd0'"},
+      {"prefill:\n  pool:\n    - control_listen: a:1\n",
+       "c.yaml:5: prefill.pool.0.name: is required"},
+      {"prefill:\n  pool:\n    - name: a b\n",
+       "c.yaml:5: prefill.pool.0.name: 'a b' is no name: 1 to 64 letters, digits, '-', '_' or '.'"},
+      {"prefill:\n  pool:\n    - name: a\ndecode:\n  pool:\n    - name: a\n",
+       "c.yaml:8: decode.pool.0.name: 'a' is the name of two nodes"},
+      {"prefill:\n  pool:\n    - name: a\n      control_listen: 0.0.0.0:1\n",
+       "c.yaml:6: prefill.pool.0.control_listen: 0.0.0.0:1 is no address that others can dial; say "
+       "in advertise which is"},
+      {"prefill:\n  pool:\n    - name: a\n      engine:\n        thread: 1\n",
+       "c.yaml:7: unknown key 'thread' in 'prefill.pool.0.engine'; did you mean 'threads'?"},
+      {"decode:\n  pool: [{name: d0}]\n",
+       "c.yaml:4: decode.local_prefill_max_tokens: 0 needs at least one node in prefill.pool; "
+       "nothing could compute prompts"},
+      {"kv:\n  block_tokens: 40\n", "c.yaml:4: kv.block_tokens: must be a multiple of 16, got 40"},
+      {"prefill:\n  chunk_tokens: 2000\n  step_tokens: 1000\n",
+       "c.yaml:5: prefill.step_tokens: 1000 is below chunk_tokens, 2000"},
+      {"kv: {}\nkv: {}\n", "c.yaml:4: key 'kv' is given twice"},
+      {"kv: &a {}\n", "c.yaml:3: anchors and aliases are not supported"},
+      {"kv: !!map {}\n", "c.yaml:3: tags are not supported: tag:yaml.org,2002:map"},
+      {"? [a]\n: b\n", "c.yaml:3: a key must be a text; is a bracket left open?"},
+      {"kv: {\n", "c.yaml:4: not valid YAML: end of map flow not found"},
+      {"---\nkv: {}\n", "c.yaml: holds more than one YAML document"},
+      {"kv:\n  arena_mb: x\n  block_tokens: y\n",
+       "c.yaml:5: kv.block_tokens: expected a whole number, got 'y'\n"
+       "c.yaml:4: kv.arena_mb: expected a whole number, got 'x'"},
+  };
+  for (const auto& file : files) {
+    const auto config = parse_config(kMinimal + file.text, "c.yaml", {});
+    ASSERT_FALSE(config) << file.text;
+    EXPECT_EQ(config.error().code, ErrorCode::InvalidConfig);
+    EXPECT_EQ(config.error().message, file.message) << file.text;
+  }
+}
+
+TEST(Config, RefusesMissingToken) {
+  EXPECT_EQ(parse_config("", "c.yaml", {}).error().message, "c.yaml: cluster.token: is required");
+  EXPECT_EQ(parse_config("cluster:\n  name: x\n", "c.yaml", {}).error().message,
+            "c.yaml:2: cluster.token: is required");
+  EXPECT_EQ(parse_config("- a\n", "c.yaml", {}).error().message.substr(0, 50),
+            "c.yaml:1: expected a map of sections, got a list\nc");
+  EXPECT_EQ(parse_config("cluster: {token: t, suspect_after: 6}", "c.yaml", {}).error().message,
+            "c.yaml:1: cluster.dead_after: must be above suspect_after");
+}
+
+TEST(Config, RefusesWrongOverrides) {
+  const std::vector<std::pair<std::string, std::string>> cases{
+      {"kv.arena_mb",
+       "--set kv.arena_mb: an override has the form key=value, such as "
+       "kv.arena_mb=256"},
+      {"=3", "--set : an override has the form key=value, such as kv.arena_mb=256"},
+      {"kv..arena_mb=1", "--set kv..arena_mb: a name between the dots is missing"},
+      {"kv.arena_bm=1",
+       "--set kv.arena_bm: unknown key 'arena_bm' in 'kv'; did you mean 'arena_mb'?"},
+      {"kv.arena_mb=0", "--set kv.arena_mb: kv.arena_mb: must be between 1 and 4194304, got 0"},
+      {"decode.pool.1.name=x", "--set decode.pool.1.name: the list has 0 entries"},
+      {"cluster.gateways.x=a:1",
+       "--set cluster.gateways.x: cluster.gateways: expected a list, got "
+       "a map"},
+      {"cluster.token.x=1", "--set cluster.token.x: 'x' lies inside a plain value"},
+      {"kv.arena_mb=[", "--set kv.arena_mb:1: a key must be a text; is a bracket left open?"},
+      {"kv=&a {}", "--set kv:1: anchors and aliases are not supported"},
+  };
+  for (const auto& [assignment, message] : cases) {
+    const auto config = parse_config(kMinimal, "c.yaml", {assignment});
+    ASSERT_FALSE(config) << assignment;
+    EXPECT_EQ(config.error().message, message);
+  }
+}
+
+TEST(Config, MessagesNeverShowTheToken) {
+  const auto config =
+      parse_config("cluster:\n  token: hush\n  name: a b\n  x: 1\n", "c", {"kv.x=1"});
+  ASSERT_FALSE(config);
+  EXPECT_THAT(config.error().message, ::testing::Not(HasSubstr("hush")));
+}
+
+TEST(Config, BoundsSizeDepthAndCount) {
+  EXPECT_THAT(parse_config(std::string(300'000, '#'), "c", {}).error().message,
+              HasSubstr("at most 262144 are allowed"));
+  std::string deep;
+  for (int i = 0; i < 40; ++i) {
+    deep += fmt::format("{}a:\n", std::string(static_cast<std::size_t>(i), ' '));
+  }
+  EXPECT_THAT(parse_config(deep, "c", {}).error().message, HasSubstr("nested deeper than 16"));
+  EXPECT_FALSE(parse_config(std::string(200'000, '['), "c", {}));
+  EXPECT_FALSE(parse_config("a: " + std::string(200'000, '{'), "c", {}));
+  std::string many = "a: [";
+  for (int i = 0; i < 30'000; ++i) {
+    many += "1,";
+  }
+  EXPECT_THAT(parse_config(many + "]", "c", {}).error().message,
+              HasSubstr("more than 20000 values"));
+  // The "billion laughs".
+  EXPECT_THAT(parse_config("a: &a [x]\nb: [*a,*a]\n", "c", {}).error().message,
+              HasSubstr("anchors and aliases"));
+}
+
+TEST(Config, RandomDamageNeverCrashes) {
+  const auto good = describe_config();
+  for (std::uint64_t seed = 1; seed <= 1500; ++seed) {
+    auto random = seeded_random(seed);
+    auto text = good;
+    for (int i = 0; i < 3; ++i) {
+      const auto at = random() % text.size();
+      switch (random() % 3) {
+        case 0:
+          text[at] = static_cast<char>(random());
+          break;
+        case 1:
+          text.erase(at, random() % 40);
+          break;
+        default:
+          text.insert(at, std::string(1 + random() % 3, "{}[]:-&*\n \"'"[random() % 12]));
+      }
+    }
+    if (const auto config = parse_config(text, "c", {}); !config) {
+      EXPECT_EQ(config.error().code, ErrorCode::InvalidConfig) << "seed " << seed;
+      EXPECT_FALSE(config.error().message.empty());
+    }
+  }
+}
+
+TEST(Config, MissingFileIsNamed) {
+  const auto config = load_config("/no/such.yaml", {});
+  ASSERT_FALSE(config);
+  EXPECT_EQ(config.error().code, ErrorCode::NotFound);
+  EXPECT_THAT(config.error().message, HasSubstr("/no/such.yaml"));
+}
+
+TEST(Config, DescriptionIsAValidFileOfDefaults) {
+  const auto described = parse_config(describe_config(), "described", {});
+  ASSERT_TRUE(described) << described.error().message;
+  EXPECT_EQ(described->gateway.client_buffer_kb, GatewaySection().client_buffer_kb);
+  EXPECT_EQ(described->prefill.pool.at(0).name, "prefill-0");
+  for (const auto& key : config_keys()) {
+    const auto name = key.path.substr(key.path.rfind('.') + 1);
+    EXPECT_THAT(describe_config(), HasSubstr(name + ":")) << key.path;
+  }
+}
+
+// Every example of a cluster loads, and each of its keys has a comment right above it.
+TEST(Config, ExamplesLoadAndEveryKeyIsCommented) {
+  int found = 0;
+  for (const auto& file : std::filesystem::directory_iterator("configs")) {
+    if (file.path().extension() != ".yaml" || file.path().filename() == "models.yaml") {
+      continue;
+    }
+    ++found;
+    const auto config = load_config(file.path().string(), {});
+    EXPECT_TRUE(config) << config.error().message;
+    std::istringstream lines(read_file(file.path()));
+    std::string line;
+    std::string before;
+    for (int number = 1; std::getline(lines, line); ++number) {
+      EXPECT_LE(line.size(), 100U) << file.path() << ":" << number;
+      const auto start = line.find_first_not_of(' ');
+      if (start != std::string::npos && line[start] != '#') {
+        const auto comment = before.find_first_not_of(' ');
+        EXPECT_TRUE(comment != std::string::npos && before[comment] == '#')
+            << file.path() << ":" << number << ": a key without a comment: " << line;
+      }
+      before = line;
+    }
+  }
+  EXPECT_GE(found, 3);
+}
+
+TEST(Config, PageOfKeysEqualsTheSchema) {
+  const auto page = read_file("docs/configuration.md");
+  EXPECT_THAT(page, HasSubstr(config_keys_markdown()))
+      << "docs/configuration.md is behind the schema; put this table into it:\n"
+      << config_keys_markdown();
+}
+
+}  // namespace
+}  // namespace baton
