@@ -1,0 +1,405 @@
+#include "gateway/http_connection.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/error.hpp>
+#include <boost/asio/write.hpp>
+#include <boost/beast/core/buffers_to_string.hpp>
+#include <boost/beast/http/error.hpp>
+
+#include "gateway/http_reply.h"
+
+namespace baton::gateway {
+namespace {
+
+namespace asio = boost::asio;
+namespace http = boost::beast::http;
+
+constexpr std::size_t kReadBytes = 16 * 1024;
+constexpr std::size_t kBodyReadBytes = 64 * 1024;
+constexpr std::size_t kKeepBufferBytes = 32 * 1024;  // larger buffers are freed when idle
+constexpr std::size_t kLingerBytes = std::size_t{256} << 20;
+
+int hex_value(char c) {
+  return c >= '0' && c <= '9'   ? c - '0'
+         : c >= 'a' && c <= 'f' ? c - 'a' + 10
+         : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                : -1;
+}
+
+// Percent-decoding; a broken escape stays as it is.
+std::string decode_path(std::string_view raw) {
+  std::string out;
+  for (std::size_t i = 0; i < raw.size(); ++i) {
+    if (raw[i] == '%' && i + 2 < raw.size() && hex_value(raw[i + 1]) >= 0 &&
+        hex_value(raw[i + 2]) >= 0) {
+      out += static_cast<char>(hex_value(raw[i + 1]) * 16 + hex_value(raw[i + 2]));
+      i += 2;
+    } else {
+      out += raw[i];
+    }
+  }
+  return out;
+}
+
+// "http://host/path?query" is legal too in a request line.
+std::string_view strip_authority(std::string_view target) {
+  const std::size_t scheme = target.find("://");
+  if (!target.starts_with('/') && scheme != std::string_view::npos) {
+    const std::size_t slash = target.find('/', scheme + 3);
+    return slash == std::string_view::npos ? "/" : target.substr(slash);
+  }
+  return target;
+}
+
+HttpRequest take_request(http::request<http::string_body>&& message) {
+  HttpRequest request;
+  request.method = std::string(message.method_string());
+  const boost::beast::string_view raw = message.target();
+  const std::string_view target = strip_authority({raw.data(), raw.size()});
+  const std::size_t question = target.find('?');
+  request.path = decode_path(target.substr(0, question));
+  if (question != std::string_view::npos) {
+    request.query = target.substr(question + 1);
+  }
+  for (const auto& field : message) {
+    std::string name(field.name_string());
+    std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) {
+      return static_cast<char>(c >= 'A' && c <= 'Z' ? c + 32 : c);
+    });
+    request.headers.emplace_back(std::move(name), std::string(field.value()));
+  }
+  request.body = std::move(message.body());
+  request.received = std::chrono::steady_clock::now();
+  return request;
+}
+
+}  // namespace
+
+HttpConnection::HttpConnection(HttpThread& thread, asio::ip::tcp::socket socket)
+    : thread_(thread), socket_(std::move(socket)) {
+  thread_.stats.open.fetch_add(1, std::memory_order_relaxed);
+}
+
+HttpConnection::~HttpConnection() { thread_.on_closed(); }
+
+void HttpConnection::start() {
+  boost::system::error_code ignored;
+  socket_.set_option(asio::ip::tcp::no_delay(true), ignored);
+  if (thread_.options.send_buffer_bytes > 0) {
+    socket_.set_option(asio::socket_base::send_buffer_size(thread_.options.send_buffer_bytes),
+                       ignored);
+  }
+  deadline_ = std::chrono::steady_clock::now() + thread_.options.idle_timeout;
+  read();
+}
+
+void HttpConnection::read() {
+  const bool replying = state_ == State::Reply;
+  if (reading_ || closed_ || input_ended_ ||
+      (replying && input_.size() >= thread_.options.max_pipelined_bytes)) {
+    return;
+  }
+  reading_ = true;
+  // Waiting for bytes first keeps an idle or streaming connection without a read buffer.
+  if (input_.size() == 0) {
+    if (input_.capacity() > kKeepBufferBytes || replying || state_ == State::Idle) {
+      input_ = boost::beast::flat_buffer();
+    }
+    return socket_.async_wait(
+        asio::socket_base::wait_read,
+        [self = shared_from_this()](boost::system::error_code error) {
+          if (error || self->closed_) {
+            return self->on_read(error ? error : asio::error::operation_aborted, 0);
+          }
+          boost::system::error_code read_error;
+          self->socket_.non_blocking(true, read_error);
+          const std::size_t room = self->state_ == State::Body ? kBodyReadBytes : kReadBytes;
+          const std::size_t bytes =
+              self->socket_.read_some(self->input_.prepare(room), read_error);
+          if (read_error == asio::error::would_block) {
+            read_error.clear();
+          }
+          self->on_read(read_error, bytes);
+        });
+  }
+  socket_.async_read_some(input_.prepare(state_ == State::Body ? kBodyReadBytes : kReadBytes),
+                          [self = shared_from_this()](boost::system::error_code error,
+                                                      std::size_t bytes) {
+                            self->on_read(error, bytes);
+                          });
+}
+
+void HttpConnection::on_read(boost::system::error_code error, std::size_t bytes) {
+  reading_ = false;
+  if (closed_) {
+    return;
+  }
+  input_.commit(bytes);
+  if (state_ == State::Linger) {
+    lingered_ += input_.size();
+    input_.consume(input_.size());
+    if (error || lingered_ > kLingerBytes) {
+      return close();
+    }
+    return read();
+  }
+  if (error) {
+    input_ended_ = true;
+    if (error == asio::error::eof && !reply_ && writing_) {
+      close_after_write_ = true;  // it wants the reply that is on its way, and nothing more
+      return;
+    }
+    return lost();
+  }
+  if (state_ == State::Body) {
+    deadline_ += std::chrono::milliseconds(bytes * 1000 / (16 * 1024));
+  }
+  if (state_ != State::Reply) {
+    parse();
+  }
+  read();
+}
+
+void HttpConnection::parse() {
+  while (!closed_ && state_ != State::Reply && state_ != State::Linger && input_.size() > 0) {
+    if (state_ == State::Idle) {
+      state_ = State::Head;
+      deadline_ = std::chrono::steady_clock::now() + thread_.options.header_timeout;
+      parser_.emplace();
+      parser_->eager(true);
+      parser_->header_limit(static_cast<std::uint32_t>(thread_.options.max_header_bytes));
+      parser_->body_limit(thread_.options.max_body_bytes);
+    }
+    boost::system::error_code error;
+    const std::size_t used = parser_->put(input_.data(), error);
+    input_.consume(used);
+    if (state_ == State::Head && parser_->is_header_done() &&
+        (!error || error == http::error::need_more)) {
+      on_head();
+    }
+    if (error == http::error::need_more) {
+      if (used == 0 || input_.size() == 0) {
+        return;
+      }
+      continue;
+    }
+    if (error == http::error::header_limit) {
+      thread_.stats.too_large.fetch_add(1, std::memory_order_relaxed);
+      ApiError api = bad_request(
+          "headers_too_large",
+          "",
+          fmt::format("The request head is larger than {} bytes.", thread_.options.max_header_bytes));
+      api.status = 431;
+      return refuse(api);
+    }
+    if (error == http::error::body_limit) {
+      thread_.stats.too_large.fetch_add(1, std::memory_order_relaxed);
+      ApiError api = bad_request(
+          "request_too_large",
+          "",
+          fmt::format("The request body is larger than {} bytes.", thread_.options.max_body_bytes));
+      api.status = 413;
+      return refuse(api);
+    }
+    if (error) {
+      thread_.stats.malformed.fetch_add(1, std::memory_order_relaxed);
+      return refuse(bad_request(
+          "malformed_http", "", fmt::format("Malformed HTTP request: {}.", error.message())));
+    }
+    if (parser_->is_done()) {
+      on_request();
+    }
+  }
+}
+
+void HttpConnection::on_head() {
+  state_ = State::Body;
+  deadline_ = std::chrono::steady_clock::now() + thread_.options.body_timeout;
+  const auto& message = parser_->get();
+  if (!parser_->is_done() && message.version() >= 11 &&
+      boost::beast::iequals(message[http::field::expect], "100-continue")) {
+    send("HTTP/1.1 100 Continue\r\n\r\n");
+  }
+}
+
+void HttpConnection::on_request() {
+  const bool keep_alive = parser_->keep_alive();
+  const bool chunked = parser_->get().version() >= 11;
+  HttpRequest request = take_request(parser_->release());
+  parser_.reset();
+  state_ = State::Reply;
+  reply_ = std::make_shared<HttpReply>(
+      shared_from_this(), std::move(request), keep_alive, chunked);
+  thread_.handler(reply_);
+}
+
+void HttpConnection::refuse(const ApiError& error) {
+  const std::string body = error_body(error);
+  const HttpHeaders headers{{"content-type", "application/json"},
+                            {"content-length", std::to_string(body.size())}};
+  parser_.reset();
+  state_ = State::Reply;
+  send(http_head(error.status, headers, false, true) + "\r\n" + body);
+  reply_finished(false);
+}
+
+void HttpConnection::send(std::string_view bytes) {
+  if (closed_) {
+    return;
+  }
+  if (writing_ &&
+      unsent_.size() + (sending_.size() - sent_) > thread_.options.max_unsent_bytes) {
+    thread_.stats.slow_cut.fetch_add(1, std::memory_order_relaxed);
+    return lost();
+  }
+  unsent_ += bytes;
+  if (!writing_) {
+    write();
+  }
+}
+
+void HttpConnection::write() {
+  writing_ = true;
+  sending_.swap(unsent_);
+  unsent_.clear();
+  sent_ = 0;
+  write_deadline_ = std::chrono::steady_clock::now() + thread_.options.write_timeout;
+  // The bytes go in parts so that progress is seen and a dead reader can be told from a slow one.
+  socket_.async_write_some(asio::buffer(sending_),
+                           [self = shared_from_this()](boost::system::error_code error,
+                                                       std::size_t bytes) {
+                             self->on_written(error, bytes);
+                           });
+}
+
+void HttpConnection::on_written(boost::system::error_code error, std::size_t bytes) {
+  if (closed_) {
+    return;
+  }
+  if (error) {
+    writing_ = false;
+    return lost();
+  }
+  sent_ += bytes;
+  if (sent_ < sending_.size()) {
+    write_deadline_ = std::chrono::steady_clock::now() + thread_.options.write_timeout;
+    return socket_.async_write_some(
+        asio::buffer(sending_.data() + sent_, sending_.size() - sent_),
+        [self = shared_from_this()](boost::system::error_code again, std::size_t more) {
+          self->on_written(again, more);
+        });
+  }
+  writing_ = false;
+  sending_.clear();
+  sent_ = 0;
+  if (!unsent_.empty()) {
+    return write();
+  }
+  if (sending_.capacity() > kKeepBufferBytes) {
+    sending_ = {};
+    unsent_ = {};
+  }
+  if (close_after_write_) {
+    all_sent();
+  }
+}
+
+void HttpConnection::reply_finished(bool keep_alive) {
+  reply_ = nullptr;
+  if (closed_) {
+    return;
+  }
+  if (!keep_alive || input_ended_) {
+    close_after_write_ = true;
+    if (!writing_) {
+      all_sent();
+    }
+    return;
+  }
+  state_ = State::Idle;
+  deadline_ = std::chrono::steady_clock::now() + thread_.options.idle_timeout;
+  // A pipelined request may wait in the buffer. It is begun from the loop, not from inside the
+  // reply before it, so that many of them cannot nest.
+  if (input_.size() > 0) {
+    asio::post(thread_.context, [self = shared_from_this()] {
+      self->parse();
+      self->read();
+    });
+  } else {
+    read();
+  }
+}
+
+// Closing with unread input would reset the connection and could lose the reply: say that nothing
+// more comes and read on for a moment.
+void HttpConnection::all_sent() {
+  if (input_ended_) {
+    return close();
+  }
+  state_ = State::Linger;
+  deadline_ = std::chrono::steady_clock::now() + thread_.options.linger_timeout;
+  boost::system::error_code error;
+  socket_.shutdown(asio::ip::tcp::socket::shutdown_send, error);
+  input_.consume(input_.size());
+  read();
+}
+
+void HttpConnection::lost() {
+  const auto reply = std::exchange(reply_, nullptr);
+  if (reply) {
+    thread_.stats.gone.fetch_add(1, std::memory_order_relaxed);
+  }
+  close();
+  if (reply) {
+    reply->gone();
+  }
+}
+
+void HttpConnection::close() {
+  if (closed_) {
+    return;
+  }
+  closed_ = true;
+  boost::system::error_code ignored;
+  socket_.close(ignored);
+  unsent_ = {};
+  if (const auto reply = std::exchange(reply_, nullptr)) {
+    reply->gone();
+  }
+}
+
+bool HttpConnection::tick(TimePoint now) {
+  if (closed_) {
+    return false;
+  }
+  const auto self = shared_from_this();
+  if (writing_ && now > write_deadline_) {
+    thread_.stats.slow_cut.fetch_add(1, std::memory_order_relaxed);
+    lost();
+  } else if (state_ == State::Reply) {
+    if (const auto reply = reply_) {
+      reply->tick(now);
+    }
+  } else if (now > deadline_) {
+    if (state_ == State::Head || state_ == State::Body) {
+      thread_.stats.timed_out.fetch_add(1, std::memory_order_relaxed);
+      ApiError api = bad_request("request_timeout", "", "The request did not arrive in time.");
+      api.status = 408;
+      refuse(api);
+    } else {
+      close();
+    }
+  }
+  return !closed_;
+}
+
+void HttpConnection::drain() {
+  if (state_ == State::Idle) {
+    close();
+  }
+}
+
+}  // namespace baton::gateway

@@ -1,0 +1,91 @@
+// One client connection: reads requests one after another (a pipelined one waits until the reply
+// before it is finished), keeps reading while a reply is in work to notice that the client has left,
+// and writes replies through one bounded buffer.
+//
+// Owner: its own pending operations and the list of its I/O thread. Thread: that I/O thread.
+// Failure: a broken request gets an error reply and the connection closes after it.
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/http/parser.hpp>
+#include <boost/beast/http/string_body.hpp>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "gateway/api_error.h"
+#include "gateway/http_server.h"
+
+namespace baton::gateway {
+
+// What the connections of one I/O thread share.
+struct HttpThread {
+  boost::asio::io_context& context;
+  const HttpServerOptions& options;
+  const HttpHandler& handler;
+  HttpServerStats& stats;
+  std::function<void()> on_closed;  // a connection is gone
+  std::uint32_t number = 0;
+  bool draining = false;
+};
+
+class HttpReply;
+
+class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
+ public:
+  HttpConnection(HttpThread& thread, boost::asio::ip::tcp::socket socket);
+  HttpConnection(const HttpConnection&) = delete;
+  HttpConnection& operator=(const HttpConnection&) = delete;
+  ~HttpConnection();
+
+  void start();
+  // Checks time limits and passes the tick on. False once closed.
+  bool tick(TimePoint now);
+  // Closes when idle, else after the reply in work.
+  void drain();
+  void close();
+  bool is_closed() const { return closed_; }
+
+ private:
+  friend class HttpReply;
+  using Parser = boost::beast::http::request_parser<boost::beast::http::string_body>;
+  enum class State : std::uint8_t { Idle, Head, Body, Reply, Linger };
+
+  void read();
+  void on_read(boost::system::error_code error, std::size_t bytes);
+  // Feeds the buffer to the parser until a request is whole or more bytes are needed.
+  void parse();
+  void on_head();
+  void on_request();
+  void refuse(const ApiError& error);
+
+  void send(std::string_view bytes);
+  void write();
+  void on_written(boost::system::error_code error, std::size_t bytes);
+  void reply_finished(bool keep_alive);
+  void all_sent();
+  void lost();
+
+  HttpThread& thread_;
+  boost::asio::ip::tcp::socket socket_;
+  State state_ = State::Idle;
+  bool closed_ = false;
+  bool reading_ = false;
+  bool writing_ = false;
+  bool close_after_write_ = false;
+  bool input_ended_ = false;
+  TimePoint deadline_;                   // of the state, when it has one
+  TimePoint write_deadline_;             // of the write in work
+  boost::beast::flat_buffer input_;      // bytes read and not yet parsed
+  std::optional<Parser> parser_;         // of the request being read
+  std::string unsent_;                   // queued behind `sending_`
+  std::string sending_;                  // being written
+  std::size_t sent_ = 0;                 // of `sending_`
+  std::size_t lingered_ = 0;             // bytes thrown away after the last reply
+  std::shared_ptr<HttpReply> reply_;     // the exchange in work
+};
+
+}  // namespace baton::gateway

@@ -1,0 +1,152 @@
+#include "gateway/http_reply.h"
+
+#include <fmt/format.h>
+
+#include <boost/asio/post.hpp>
+#include <boost/beast/http/status.hpp>
+
+#include "common/base/check.h"
+
+namespace baton::gateway {
+
+std::string_view HttpRequest::header(std::string_view name) const {
+  for (const auto& [key, value] : headers) {
+    if (key == name) {
+      return value;
+    }
+  }
+  return {};
+}
+
+std::string http_head(int status, const HttpHeaders& headers, bool keep_alive, bool http11) {
+  const auto reason = boost::beast::http::obsolete_reason(
+      static_cast<boost::beast::http::status>(static_cast<unsigned>(status)));
+  std::string head =
+      fmt::format("HTTP/1.1 {} {}\r\n", status, std::string_view(reason.data(), reason.size()));
+  for (const auto& [name, value] : headers) {
+    head += name;
+    head += ": ";
+    head += value;
+    head += "\r\n";
+  }
+  if (!keep_alive) {
+    head += "connection: close\r\n";
+  } else if (!http11) {
+    head += "connection: keep-alive\r\n";
+  }
+  return head;
+}
+
+HttpReply::HttpReply(std::shared_ptr<HttpConnection> connection,
+                     HttpRequest request,
+                     bool keep_alive,
+                     bool chunked)
+    : connection_(std::move(connection)),
+      context_(connection_->thread_.context),
+      io_thread_(connection_->thread_.number),
+      request_(std::move(request)),
+      keep_alive_(keep_alive),
+      chunked_(chunked) {}
+
+void HttpReply::respond(int status, HttpHeaders headers, std::string body) {
+  BATON_CHECK(!started_, "a second reply to one request");
+  started_ = true;
+  if (!connection_) {
+    return;
+  }
+  const bool keep = keep_alive_ && !connection_->thread_.draining;
+  const bool bodiless = status == 204 || status == 304;
+  std::string text = http_head(status, headers, keep, chunked_);
+  if (!bodiless) {
+    text += fmt::format("content-length: {}\r\n", body.size());
+  }
+  text += "\r\n";
+  if (!bodiless && request_.method != "HEAD") {
+    text += body;
+  }
+  const auto connection = connection_;
+  connection->send(text);
+  end(keep);
+}
+
+void HttpReply::start_stream(int status, HttpHeaders headers) {
+  BATON_CHECK(!started_, "a second reply to one request");
+  started_ = true;
+  if (!connection_) {
+    return;
+  }
+  keep_alive_ = keep_alive_ && chunked_;
+  std::string text = http_head(status, headers, keep_alive_, chunked_);
+  text += chunked_ ? "transfer-encoding: chunked\r\n\r\n" : "\r\n";
+  const auto connection = connection_;
+  connection->send(text);
+}
+
+void HttpReply::write(std::string_view bytes) {
+  if (!connection_ || bytes.empty()) {
+    return;
+  }
+  const auto connection = connection_;
+  if (!chunked_) {
+    return connection->send(bytes);
+  }
+  std::string chunk;
+  chunk.reserve(bytes.size() + 16);
+  fmt::format_to(std::back_inserter(chunk), "{:x}\r\n", bytes.size());
+  chunk += bytes;
+  chunk += "\r\n";
+  connection->send(chunk);
+}
+
+void HttpReply::finish() {
+  if (!connection_) {
+    return;
+  }
+  const auto connection = connection_;
+  if (chunked_) {
+    connection->send("0\r\n\r\n");
+  }
+  if (connection_) {  // the last bytes may have been too many for a slow reader
+    end(keep_alive_ && !connection->thread_.draining);
+  }
+}
+
+void HttpReply::end(bool keep_alive) {
+  const auto connection = std::exchange(connection_, nullptr);
+  on_gone_ = nullptr;
+  on_tick_ = nullptr;
+  if (connection) {
+    connection->reply_finished(keep_alive);
+  }
+}
+
+void HttpReply::set_on_gone(std::function<void()> on_gone) {
+  if (connection_) {
+    on_gone_ = std::move(on_gone);
+  } else if (!started_) {
+    boost::asio::post(context_, std::move(on_gone));
+  }
+}
+
+void HttpReply::set_on_tick(std::function<void(TimePoint)> on_tick) {
+  on_tick_ = std::move(on_tick);
+}
+
+void HttpReply::post(Task task) { boost::asio::post(context_, std::move(task)); }
+
+void HttpReply::gone() {
+  connection_ = nullptr;
+  on_tick_ = nullptr;
+  if (auto on_gone = std::exchange(on_gone_, nullptr)) {
+    boost::asio::post(context_, std::move(on_gone));  // never inside the caller's `write`
+  }
+}
+
+void HttpReply::tick(TimePoint now) {
+  if (on_tick_) {
+    const auto on_tick = on_tick_;  // it may clear itself
+    on_tick(now);
+  }
+}
+
+}  // namespace baton::gateway

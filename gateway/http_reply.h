@@ -1,0 +1,57 @@
+// The exchange that a connection hands to the handler: turns replies into bytes of HTTP/1.1.
+//
+// Owner, thread: http_exchange.h. Failure: once the connection is gone, calls do nothing.
+#pragma once
+
+#include <boost/asio/any_io_executor.hpp>
+#include <memory>
+#include <string>
+
+#include "gateway/http_connection.h"
+#include "gateway/http_exchange.h"
+
+namespace baton::gateway {
+
+class HttpReply final : public HttpExchange {
+ public:
+  // `chunked`: the client speaks HTTP/1.1, so a stream can end without closing.
+  HttpReply(std::shared_ptr<HttpConnection> connection,
+            HttpRequest request,
+            bool keep_alive,
+            bool chunked);
+
+  const HttpRequest& request() const override { return request_; }
+  std::string take_body() override { return std::move(request_.body); }
+  void respond(int status, HttpHeaders headers, std::string body) override;
+  void start_stream(int status, HttpHeaders headers) override;
+  void write(std::string_view bytes) override;
+  void finish() override;
+  bool is_started() const override { return started_; }
+  bool is_open() const override { return connection_ != nullptr; }
+  void set_on_gone(std::function<void()> on_gone) override;
+  void set_on_tick(std::function<void(TimePoint)> on_tick) override;
+  void post(Task task) override;
+  std::uint32_t io_thread() const override { return io_thread_; }
+
+  // From the connection: the client has left.
+  void gone();
+  void tick(TimePoint now);
+
+ private:
+  void end(bool keep_alive);
+
+  std::shared_ptr<HttpConnection> connection_;  // null once the reply is finished or the client gone
+  boost::asio::io_context& context_;
+  const std::uint32_t io_thread_;
+  HttpRequest request_;
+  bool keep_alive_;
+  const bool chunked_;
+  bool started_ = false;
+  std::function<void()> on_gone_;
+  std::function<void(TimePoint)> on_tick_;
+};
+
+// "HTTP/1.1 200 OK\r\n…": status line and headers up to, not including, the empty line.
+std::string http_head(int status, const HttpHeaders& headers, bool keep_alive, bool http11);
+
+}  // namespace baton::gateway

@@ -1,0 +1,259 @@
+#include "gateway/http_server.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <condition_variable>
+#include <future>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "common/base/host_port.h"
+#include "common/exec/thread.h"
+#include "gateway/http_connection.h"
+
+namespace baton::gateway {
+namespace {
+
+namespace asio = boost::asio;
+using asio::ip::tcp;
+
+constexpr std::chrono::milliseconds kAcceptPause{100};  // after running out of descriptors
+
+}  // namespace
+
+struct HttpServer::Impl {
+  // One I/O thread with its connections. All members but `context` belong to that thread.
+  struct Worker {
+    Worker(Impl& server, std::uint32_t number)
+        : thread{context,
+                 server.options,
+                 server.handler,
+                 server.stats,
+                 [&server] { server.on_closed(); },
+                 number},
+          timer(context) {}
+
+    void arm_tick() {
+      timer.expires_after(thread.options.tick);
+      timer.async_wait([this](boost::system::error_code error) {
+        if (error) {
+          return;
+        }
+        const auto now = std::chrono::steady_clock::now();
+        std::erase_if(connections, [&](const auto& weak) {
+          const auto connection = weak.lock();
+          return !connection || !connection->tick(now);
+        });
+        arm_tick();
+      });
+    }
+    void adopt(tcp::socket socket) {
+      auto connection = std::make_shared<HttpConnection>(thread, std::move(socket));
+      connections.push_back(connection);
+      connection->start();
+    }
+    template <class Action>
+    void for_each(Action action) {
+      const auto all = connections;
+      for (const auto& weak : all) {
+        if (const auto connection = weak.lock()) {
+          action(*connection);
+        }
+      }
+    }
+
+    asio::io_context context{1};
+    HttpThread thread;
+    asio::steady_timer timer;
+    std::vector<std::weak_ptr<HttpConnection>> connections;
+    asio::executor_work_guard<asio::io_context::executor_type> guard{context.get_executor()};
+    std::jthread runner;
+  };
+
+  Status open() {
+    const auto address = HostPort::parse(options.listen);
+    if (!address) {
+      return std::unexpected(address.error());
+    }
+    for (std::uint32_t i = 0; i < std::max(1U, options.io_threads); ++i) {
+      workers.push_back(std::make_unique<Worker>(*this, i));
+    }
+    boost::system::error_code error;
+    tcp::resolver resolver(workers[0]->context);
+    const auto found =
+        resolver.resolve(address->host, std::to_string(address->port), tcp::resolver::passive, error);
+    if (error || found.empty()) {
+      return fail(ErrorCode::InvalidArgument,
+                  fmt::format("gateway.listen: cannot resolve '{}': {}",
+                              options.listen,
+                              error ? error.message() : "no address"));
+    }
+    const tcp::endpoint endpoint = found.begin()->endpoint();
+    acceptor.emplace(workers[0]->context);
+    acceptor->open(endpoint.protocol(), error);
+    if (!error) {
+      acceptor->set_option(asio::socket_base::reuse_address(true), error);
+    }
+    if (!error) {
+      acceptor->bind(endpoint, error);
+    }
+    if (!error) {
+      acceptor->listen(4096, error);
+    }
+    if (error) {
+      return fail(ErrorCode::IoError,
+                  fmt::format("gateway.listen: cannot listen on {}: {}",
+                              options.listen,
+                              error.message()));
+    }
+    local = HostPort{address->host, acceptor->local_endpoint().port()}.to_string();
+    return {};
+  }
+
+  void accept() {
+    Worker& worker = *workers[next_worker++ % workers.size()];
+    acceptor->async_accept(worker.context,
+                           [this, &worker](boost::system::error_code error, tcp::socket socket) {
+                             on_accepted(worker, error, std::move(socket));
+                           });
+  }
+
+  void on_accepted(Worker& worker, boost::system::error_code error, tcp::socket socket) {
+    if (!acceptor->is_open()) {
+      return;
+    }
+    if (error) {
+      // Out of descriptors, most likely: accepting at once again would spin.
+      accept_timer.emplace(workers[0]->context, kAcceptPause);
+      accept_timer->async_wait([this](boost::system::error_code stopped) {
+        if (!stopped && acceptor->is_open()) {
+          accept();
+        }
+      });
+      return;
+    }
+    stats.accepted.fetch_add(1, std::memory_order_relaxed);
+    if (stats.open.load(std::memory_order_relaxed) >= options.max_connections) {
+      stats.turned_away.fetch_add(1, std::memory_order_relaxed);
+    } else if (&worker == workers[0].get()) {
+      worker.adopt(std::move(socket));
+    } else {
+      asio::post(worker.context, [&worker, socket = std::move(socket)]() mutable {
+        worker.adopt(std::move(socket));
+      });
+    }
+    accept();
+  }
+
+  void run() {
+    for (auto& worker : workers) {
+      worker->arm_tick();
+    }
+    accept();
+    for (auto& worker : workers) {
+      worker->runner = std::jthread([raw = worker.get()] {
+        set_thread_name(fmt::format("http-{}", raw->thread.number));
+        raw->context.run();
+      });
+    }
+  }
+
+  // Runs on every I/O thread and returns when all are done.
+  template <class Action>
+  void on_all(Action action) {
+    std::vector<std::future<void>> done;
+    for (auto& worker : workers) {
+      auto promise = std::make_shared<std::promise<void>>();
+      done.push_back(promise->get_future());
+      asio::post(worker->context, [raw = worker.get(), action, promise] {
+        action(*raw);
+        promise->set_value();
+      });
+    }
+    for (auto& future : done) {
+      future.wait();
+    }
+  }
+
+  void close_listener() {
+    asio::post(workers[0]->context, [this] {
+      boost::system::error_code ignored;
+      acceptor->close(ignored);
+    });
+  }
+
+  void on_closed() {
+    {
+      const std::lock_guard lock(mutex);
+      stats.open.fetch_sub(1, std::memory_order_relaxed);
+    }
+    changed.notify_all();
+  }
+
+  HttpServerOptions options;
+  HttpHandler handler;
+  HttpServerStats stats;
+  std::mutex mutex;  // with `changed`, for `drain`
+  std::condition_variable changed;
+  std::vector<std::unique_ptr<Worker>> workers;
+  std::optional<tcp::acceptor> acceptor;           // thread 0
+  std::optional<asio::steady_timer> accept_timer;  // thread 0
+  std::size_t next_worker = 0;                     // thread 0
+  std::string local;
+  bool running = false;
+};
+
+HttpServer::HttpServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+HttpServer::~HttpServer() { stop(); }
+
+Result<std::unique_ptr<HttpServer>> HttpServer::start(HttpServerOptions options,
+                                                      HttpHandler handler) {
+  auto impl = std::make_unique<Impl>();
+  impl->options = std::move(options);
+  impl->handler = std::move(handler);
+  BATON_TRY(impl->open());
+  impl->run();
+  impl->running = true;
+  return std::unique_ptr<HttpServer>(new HttpServer(std::move(impl)));
+}
+
+std::string HttpServer::address() const { return impl_->local; }
+const HttpServerStats& HttpServer::stats() const { return impl_->stats; }
+
+void HttpServer::drain(std::chrono::milliseconds limit) {
+  if (!impl_->running) {
+    return;
+  }
+  impl_->close_listener();
+  impl_->on_all([](Impl::Worker& worker) {
+    worker.thread.draining = true;
+    worker.for_each([](HttpConnection& connection) { connection.drain(); });
+  });
+  const auto until = std::chrono::steady_clock::now() + limit;
+  std::unique_lock lock(impl_->mutex);
+  impl_->changed.wait_until(lock, until, [this] { return impl_->stats.open.load() == 0; });
+}
+
+void HttpServer::stop() {
+  if (!std::exchange(impl_->running, false)) {
+    return;
+  }
+  impl_->close_listener();
+  impl_->on_all([](Impl::Worker& worker) {
+    worker.timer.cancel();
+    worker.for_each([](HttpConnection& connection) { connection.close(); });
+    worker.guard.reset();
+  });
+  for (auto& worker : impl_->workers) {
+    worker->context.stop();
+    worker->runner.join();
+  }
+}
+
+}  // namespace baton::gateway

@@ -1,0 +1,70 @@
+// The public HTTP/1.1 listener: one io_context and thread for each of `io_threads`, no thread a
+// connection. Reads requests within limits, hands each to the handler, writes replies in order.
+//
+// Owner: the composition root. Thread: start, drain, stop from one thread that is no I/O thread; the
+// handler runs on I/O threads. Failure: `start` gives an Error for a bad address or a busy port;
+// whatever a client does ends in an error reply or a closed connection.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "common/base/error.h"
+#include "gateway/http_exchange.h"
+
+namespace baton::gateway {
+
+struct HttpServerOptions {
+  std::string listen = "127.0.0.1:0";
+  std::uint32_t io_threads = 1;
+  std::size_t max_body_bytes = std::size_t{32} << 20;
+  std::size_t max_header_bytes = std::size_t{16} << 10;
+  std::size_t max_unsent_bytes = std::size_t{1} << 20;  // of a slow reader, before it is cut
+  std::size_t max_pipelined_bytes = std::size_t{64} << 10;  // read ahead while a reply is in work
+  std::uint32_t max_connections = 20'000;
+  int send_buffer_bytes = 0;  // of a socket; 0: the system's
+  std::chrono::milliseconds header_timeout{10'000};  // first byte to whole head
+  std::chrono::milliseconds body_timeout{30'000};    // grace; each 16 KiB gives a second more
+  std::chrono::milliseconds idle_timeout{75'000};    // between requests; above what proxies use
+  std::chrono::milliseconds write_timeout{60'000};   // without progress of a write
+  std::chrono::milliseconds linger_timeout{2'000};   // reading on after a reply that closes
+  std::chrono::milliseconds tick{500};
+};
+
+struct HttpServerStats {
+  std::atomic<std::uint64_t> accepted{0};
+  std::atomic<std::uint64_t> turned_away{0};  // above max_connections
+  std::atomic<std::uint64_t> open{0};
+  std::atomic<std::uint64_t> malformed{0};
+  std::atomic<std::uint64_t> too_large{0};
+  std::atomic<std::uint64_t> timed_out{0};
+  std::atomic<std::uint64_t> slow_cut{0};  // readers that were cut
+  std::atomic<std::uint64_t> gone{0};      // clients that left before their reply was finished
+};
+
+class HttpServer {
+ public:
+  static Result<std::unique_ptr<HttpServer>> start(HttpServerOptions options, HttpHandler handler);
+  HttpServer(const HttpServer&) = delete;
+  HttpServer& operator=(const HttpServer&) = delete;
+  ~HttpServer();
+
+  // host:port with the real port.
+  std::string address() const;
+  const HttpServerStats& stats() const;
+  // No new connections; idle ones close, each other one after its reply. Returns when none is left
+  // or `limit` has passed.
+  void drain(std::chrono::milliseconds limit);
+  // Closes everything and joins the threads. Idempotent.
+  void stop();
+
+ private:
+  struct Impl;
+  explicit HttpServer(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace baton::gateway

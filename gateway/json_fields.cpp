@@ -1,0 +1,151 @@
+#include "gateway/json_fields.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "common/base/check.h"
+
+namespace baton::gateway {
+namespace {
+
+using Type = simdjson::dom::element_type;
+
+}  // namespace
+
+std::string_view json_type_name(const JsonElement& value) {
+  switch (value.type()) {
+    case Type::ARRAY:
+      return "an array";
+    case Type::OBJECT:
+      return "an object";
+    case Type::INT64:
+    case Type::UINT64:
+      return "an integer";
+    case Type::DOUBLE:
+      return "a decimal";
+    case Type::STRING:
+      return "a string";
+    case Type::BOOL:
+      return "a boolean";
+    case Type::NULL_VALUE:
+      return "null";
+  }
+  return "something else";
+}
+
+ApiError wrong_type(std::string_view param, std::string_view expected, const JsonElement& value) {
+  return bad_request("invalid_type",
+                     std::string(param),
+                     fmt::format("Invalid type for '{}': expected {}, but got {} instead.",
+                                 param,
+                                 expected,
+                                 json_type_name(value)));
+}
+
+ApiError out_of_range(std::string_view param, std::string message) {
+  return bad_request("invalid_value",
+                     std::string(param),
+                     fmt::format("Invalid value for '{}': {}.", param, message));
+}
+
+JsonFields::JsonFields(simdjson::dom::object object,
+                       std::span<const std::string_view> known,
+                       std::string path)
+    : known_(known), values_(known.size()), path_(std::move(path)) {
+  for (const auto field : object) {
+    const auto found = std::lower_bound(known_.begin(), known_.end(), field.key);
+    if (found != known_.end() && *found == field.key) {
+      values_[static_cast<std::size_t>(found - known_.begin())] = field.value;
+    } else {
+      ++unknown_;
+    }
+  }
+}
+
+std::optional<JsonElement> JsonFields::get(std::string_view name) const {
+  const auto found = std::lower_bound(known_.begin(), known_.end(), name);
+  BATON_CHECK(found != known_.end() && *found == name, "a field that the table does not list");
+  const auto& value = values_[static_cast<std::size_t>(found - known_.begin())];
+  return value && !value->is_null() ? value : std::nullopt;
+}
+
+void JsonFields::fail(ApiError error) {
+  if (!error_) {
+    error_ = std::move(error);
+  }
+}
+
+void JsonFields::read(std::string_view name, bool& into) {
+  if (const auto value = get(name); value && value->get(into) != simdjson::SUCCESS) {
+    fail(wrong_type(path_of(name), "a boolean", *value));
+  }
+}
+
+void JsonFields::read(std::string_view name, std::string& into) {
+  const auto value = get(name);
+  if (!value) {
+    return;
+  }
+  std::string_view text;
+  if (value->get(text) != simdjson::SUCCESS) {
+    return fail(wrong_type(path_of(name), "a string", *value));
+  }
+  into = text;
+}
+
+void JsonFields::read(std::string_view name, double low, double high, float& into) {
+  const auto value = get(name);
+  if (!value) {
+    return;
+  }
+  double number = 0;
+  if (value->get(number) != simdjson::SUCCESS) {
+    return fail(wrong_type(path_of(name), "a number", *value));
+  }
+  if (!std::isfinite(number) || number < low || number > high) {
+    return fail(out_of_range(path_of(name),
+                             fmt::format("must be between {} and {}, got {}", low, high, number)));
+  }
+  into = static_cast<float>(number);
+}
+
+void JsonFields::read(std::string_view name,
+                      std::int64_t low,
+                      std::int64_t high,
+                      std::int64_t& into) {
+  const auto value = get(name);
+  if (!value) {
+    return;
+  }
+  if (value->type() == Type::UINT64) {  // above int64: only "too large" is left to say
+    return fail(out_of_range(path_of(name), fmt::format("must be at most {}", high)));
+  }
+  std::int64_t number = 0;
+  if (value->type() != Type::INT64 || value->get(number) != simdjson::SUCCESS) {
+    return fail(wrong_type(path_of(name), "an integer", *value));
+  }
+  if (number < low) {
+    return fail(
+        out_of_range(path_of(name), fmt::format("must be at least {}, got {}", low, number)));
+  }
+  if (number > high) {
+    return fail(
+        out_of_range(path_of(name), fmt::format("must be at most {}, got {}", high, number)));
+  }
+  into = number;
+}
+
+void JsonFields::read(std::string_view name,
+                      std::int64_t low,
+                      std::int64_t high,
+                      std::optional<std::uint32_t>& into) {
+  if (has(name)) {
+    std::int64_t number = 0;
+    read(name, low, high, number);
+    into = static_cast<std::uint32_t>(number);
+  }
+}
+
+}  // namespace baton::gateway

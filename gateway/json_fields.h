@@ -1,0 +1,64 @@
+// Reads the fields of one JSON object into values, with errors that name field, expected and found
+// type in the words of the OpenAI API. The first error sticks; later reads then do nothing.
+//
+// Thread: one owner. Failure: `error()`.
+#pragma once
+
+#include <simdjson.h>
+
+#include <array>
+#include <cstdint>
+#include <initializer_list>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "gateway/api_error.h"
+
+namespace baton::gateway {
+
+using JsonElement = simdjson::dom::element;
+
+// "a string", "an integer", … for messages.
+std::string_view json_type_name(const JsonElement& value);
+ApiError wrong_type(std::string_view param, std::string_view expected, const JsonElement& value);
+ApiError out_of_range(std::string_view param, std::string message);
+
+// The fields of an object by name; of a name that occurs twice the last stays.
+class JsonFields {
+ public:
+  // `known` must be sorted. `path` is put before names in messages ("stream_options.").
+  JsonFields(simdjson::dom::object object,
+             std::span<const std::string_view> known,
+             std::string path = "");
+
+  // Null and absent are the same: nothing is stored, the default stays.
+  void read(std::string_view name, bool& into);
+  void read(std::string_view name, std::string& into);
+  void read(std::string_view name, double low, double high, float& into);
+  void read(std::string_view name, std::int64_t low, std::int64_t high, std::int64_t& into);
+  void read(std::string_view name,
+            std::int64_t low,
+            std::int64_t high,
+            std::optional<std::uint32_t>& into);
+  // The value, unless absent or null.
+  std::optional<JsonElement> get(std::string_view name) const;
+  bool has(std::string_view name) const { return get(name).has_value(); }
+
+  void fail(ApiError error);
+  const std::optional<ApiError>& error() const { return error_; }
+  std::uint32_t unknown() const { return unknown_; }
+  std::string path_of(std::string_view name) const { return path_ + std::string(name); }
+
+ private:
+  std::span<const std::string_view> known_;
+  std::vector<std::optional<JsonElement>> values_;  // beside known_
+  std::string path_;
+  std::uint32_t unknown_ = 0;
+  std::optional<ApiError> error_;
+};
+
+}  // namespace baton::gateway
