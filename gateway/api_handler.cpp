@@ -1,0 +1,269 @@
+#include "gateway/api_handler.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <iterator>
+
+#include "gateway/answer.h"
+#include "gateway/json_text.h"
+#include "gateway/prompt_builder.h"
+#include "gateway/replies.h"
+
+namespace baton::gateway {
+namespace {
+
+constexpr std::string_view kModelsPath = "/v1/models";
+
+std::int64_t unix_seconds() {
+  return std::chrono::duration_cast<std::chrono::seconds>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
+// What a path allows; empty: no such path.
+std::string_view methods_of(const std::string& path) {
+  if (path == "/v1/chat/completions" || path == "/v1/completions") {
+    return "POST, OPTIONS";
+  }
+  for (const std::string_view known :
+       {"/health", "/livez", "/readyz", "/metrics", "/baton/status", "/v1/models"}) {
+    if (path == known) {
+      return "GET, HEAD, OPTIONS";
+    }
+  }
+  return path.starts_with("/v1/models/") && path.size() > kModelsPath.size() + 1
+             ? "GET, HEAD, OPTIONS"
+             : "";
+}
+
+bool is_json(std::string_view content_type) {
+  const std::string_view type = content_type.substr(0, content_type.find(';'));
+  return type.empty() || type.find("json") != std::string_view::npos;
+}
+
+void append_model(std::string& out, const ServedModel& model) {
+  out += "{\"id\":";
+  append_json_string(out, model.id);
+  fmt::format_to(std::back_inserter(out),
+                 ",\"object\":\"model\",\"created\":{},\"owned_by\":\"baton\",\"max_model_len\":{}}}",
+                 model.created,
+                 model.max_tokens);
+}
+
+ApiError unavailable(std::string message) {
+  return to_api_error(Error{ErrorCode::Unavailable, std::move(message)});
+}
+
+}  // namespace
+
+ApiHandler::ApiHandler(ApiHandlerDeps deps) : deps_(std::move(deps)) {}
+
+std::string ApiHandler::new_request_id(const HttpExchange& exchange) const {
+  return request_id_for(exchange.request(), deps_.random());
+}
+
+bool ApiHandler::is_ready() const {
+  if (draining_.load()) {
+    return false;
+  }
+  const auto models = deps_.models.get();
+  for (const auto& [id, model] : *models) {
+    if (model.is_ready()) {
+      return true;
+    }
+  }
+  return false;
+}
+
+void ApiHandler::handle(std::shared_ptr<HttpExchange> exchange) {
+  const HttpRequest& request = exchange->request();
+  const std::string_view allowed = methods_of(request.path);
+  if (request.method == "OPTIONS") {
+    return reply_preflight(*exchange,
+                           std::string(allowed.empty() ? "GET, POST, OPTIONS" : allowed));
+  }
+  if (allowed.empty()) {
+    return reply_error(
+        *exchange, no_such_path(request.method, request.path), new_request_id(*exchange));
+  }
+  const bool get_like = request.method == "GET" || request.method == "HEAD";
+  if (allowed.starts_with("GET") ? !get_like : request.method != "POST") {
+    HttpHeaders headers = api_headers("application/json", new_request_id(*exchange));
+    headers.emplace_back("allow", std::string(allowed));
+    const ApiError error = method_not_allowed(request.method, request.path, allowed);
+    return exchange->respond(error.status, std::move(headers), error_body(error));
+  }
+  if (get_like) {
+    return get(exchange);
+  }
+  const bool is_chat = request.path == "/v1/chat/completions";
+  generate(std::move(exchange), is_chat ? Endpoint::Chat : Endpoint::Completions);
+}
+
+// ---- generation
+
+void ApiHandler::generate(Exchange exchange, Endpoint endpoint) {
+  if (draining_.load()) {
+    return reply_error(
+        *exchange, unavailable("The server is shutting down."), new_request_id(*exchange));
+  }
+  if (!is_json(exchange->request().header("content-type"))) {
+    ApiError error = bad_request("unsupported_media_type",
+                                 "",
+                                 "The body must be sent with 'Content-Type: application/json'.");
+    error.status = 415;
+    return reply_error(*exchange, error, new_request_id(*exchange));
+  }
+  std::string body = exchange->take_body();
+  if (body.size() <= deps_.inline_bytes) {
+    return prepare(exchange, endpoint, body, false);
+  }
+  deps_.pool.run([this, exchange, endpoint, body = std::move(body)] {
+    prepare(exchange, endpoint, body, true);
+  });
+}
+
+void ApiHandler::prepare(const Exchange& exchange,
+                         Endpoint endpoint,
+                         const std::string& body,
+                         bool on_pool) {
+  // What touches the exchange must run on its own thread.
+  const auto back = [&](Task task) {
+    if (on_pool) {
+      exchange->post(std::move(task));
+    } else {
+      task();
+    }
+  };
+  const auto refuse = [&](ApiError error) {
+    back([this, exchange, error = std::move(error)] {
+      reply_error(*exchange, error, new_request_id(*exchange));
+    });
+  };
+  auto api = parse_api_request(endpoint, body);
+  if (!api) {
+    return refuse(std::move(api).error());
+  }
+  const auto models = deps_.models.get();
+  const auto found = models->find(api->model);
+  if (found == models->end()) {
+    return refuse(api->model == deps_.configured_model
+                      ? unavailable("No node serves this model yet.")
+                      : model_not_found(api->model));
+  }
+  const ServedModel& model = found->second;
+  if (!model.is_ready()) {
+    return refuse(unavailable("No pair of prefill and decode nodes can serve this model now."));
+  }
+  auto request = build_request(*api, model, RequestId{deps_.random()}, deps_.random());
+  if (!request) {
+    return refuse(std::move(request).error());
+  }
+  back([this, exchange, models, &model, api = std::move(*api), request = std::move(*request)]() mutable {
+    submit(exchange, api, model, std::move(request));
+  });
+}
+
+void ApiHandler::submit(const Exchange& exchange,
+                        const ApiRequest& api,
+                        const ServedModel& model,
+                        GenerateRequest request) {
+  const HttpRequest& http = exchange->request();
+  AnswerSetup setup;
+  setup.id = request.id;
+  setup.request_id = request_id_for(http, request.id.value);
+  setup.identity = ResponseIdentity{
+      api.endpoint,
+      fmt::format("{}-{:016x}",
+                  api.endpoint == Endpoint::Chat ? "chatcmpl" : "cmpl",
+                  request.id.value),
+      unix_seconds(),
+      model.id,
+      model.fingerprint};
+  setup.artifacts = model.artifacts;
+  setup.prompt_tokens = static_cast<std::uint32_t>(request.prompt.size());
+  setup.min_tokens = request.min_tokens;
+  if (api.return_token_ids) {
+    setup.prompt_ids = request.prompt;
+  }
+  setup.wants_figures = http.header("x-baton-figures") == "1";
+  setup.keepalive = deps_.keepalive;
+  setup.cancel = [this](RequestId id, const std::string& reason) {
+    deps_.control.post([this, id, reason] { deps_.tracker.cancel(id, reason); });
+  };
+  setup.stop = [this](RequestId id, bool want_figures) {
+    deps_.control.post([this, id, want_figures] { deps_.tracker.stop(id, want_figures); });
+  };
+  auto answer = std::make_shared<Answer>(exchange, api, std::move(setup), deps_.delivery);
+  answer->start();
+  deps_.control.post(
+      [this, submission = Submission{std::move(request), http.received, std::move(answer)}]() mutable {
+        deps_.tracker.submit(std::move(submission));
+      });
+}
+
+// ---- the rest
+
+void ApiHandler::get(const Exchange& exchange) {
+  const std::string& path = exchange->request().path;
+  const std::string id = new_request_id(*exchange);
+  if (path == kModelsPath) {
+    return list_models(*exchange);
+  }
+  if (path.starts_with(kModelsPath)) {
+    return show_model(*exchange, path.substr(kModelsPath.size() + 1));
+  }
+  if (path == "/livez") {
+    return reply_json(*exchange, 200, R"({"status":"alive"})", id);
+  }
+  if (path == "/metrics") {
+    return reply_text(*exchange, 200, deps_.metrics_text(), "text/plain; version=0.0.4", id);
+  }
+  if (path == "/baton/status") {
+    return status(exchange);
+  }
+  if (is_ready()) {
+    return reply_json(*exchange, 200, R"({"status":"ready"})", id);
+  }
+  reply_error(*exchange,
+              unavailable(draining_.load() ? "The server is shutting down."
+                                           : "No pair of prefill and decode nodes is ready."),
+              id);
+}
+
+void ApiHandler::list_models(HttpExchange& exchange) const {
+  const auto models = deps_.models.get();
+  std::string body = "{\"object\":\"list\",\"data\":[";
+  bool first = true;
+  for (const auto& [id, model] : *models) {
+    if (model.nodes > 0) {
+      body += first ? "" : ",";
+      append_model(body, model);
+      first = false;
+    }
+  }
+  body += "]}";
+  reply_json(exchange, 200, std::move(body), new_request_id(exchange));
+}
+
+void ApiHandler::show_model(HttpExchange& exchange, const std::string& id) const {
+  const auto models = deps_.models.get();
+  const auto found = models->find(id);
+  if (found == models->end() || found->second.nodes == 0) {
+    return reply_error(exchange, model_not_found(id), new_request_id(exchange));
+  }
+  std::string body;
+  append_model(body, found->second);
+  reply_json(exchange, 200, std::move(body), new_request_id(exchange));
+}
+
+void ApiHandler::status(const Exchange& exchange) const {
+  deps_.control.post([this, exchange] {
+    exchange->post([this, exchange, body = deps_.status_json()]() mutable {
+      reply_json(*exchange, 200, std::move(body), new_request_id(*exchange));
+    });
+  });
+}
+
+}  // namespace baton::gateway

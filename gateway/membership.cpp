@@ -1,0 +1,265 @@
+#include "gateway/membership.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "common/rpc/hello_check.h"
+
+namespace baton::gateway {
+namespace {
+
+wire::Refusal refusal(std::string field, std::string message) {
+  wire::Refusal answer;
+  answer.set_code(std::string(to_string(ErrorCode::Mismatch)));
+  answer.set_field(std::move(field));
+  answer.set_message(std::move(message));
+  return answer;
+}
+
+}  // namespace
+
+NodeView Node::view() const {
+  NodeView view;
+  view.handle = handle;
+  view.role = role;
+  view.layout_hash = model.layout_hash();
+  view.numerics_hash = model.numerics_hash();
+  view.is_alive = health == PeerHealth::Alive;
+  view.is_draining = draining;
+  view.is_busy = busy;
+  view.block_tokens = std::max(1U, model.layout().block_tokens());
+  view.credits_left = load.credit_limit() > credits_used ? load.credit_limit() - credits_used : 0;
+  view.queued_tokens = std::max<std::uint64_t>(load.queued_tokens(), tokens_given);
+  view.prefill_tokens_per_s = load.prefill_tokens_per_s();
+  view.running = std::max(load.running(), sequences_given);
+  view.max_batch = load.max_batch();
+  view.blocks_free = load.blocks_free();
+  view.open_reserves = open_reserves;
+  view.local_prefill_max_tokens = load.local_prefill_max_tokens();
+  return view;
+}
+
+Membership::Membership(Executor& executor,
+                       Network& network,
+                       const Logger& log,
+                       ClusterSection options,
+                       NodeName gateway_name,
+                       Incarnation incarnation,
+                       MembershipHandlers handlers)
+    : executor_(executor),
+      network_(network),
+      log_(log),
+      options_(std::move(options)),
+      gateway_name_(std::move(gateway_name)),
+      incarnation_(incarnation),
+      handlers_(std::move(handlers)) {}
+
+Membership::~Membership() { stop(); }
+
+Status Membership::listen(const std::string& address) {
+  auto listener = network_.listen(
+      address,
+      [this](const wire::Hello& hello) { return on_hello(hello); },
+      [this](std::unique_ptr<Channel> channel, wire::Hello hello) {
+        on_accept(std::move(channel), std::move(hello));
+      });
+  if (!listener) {
+    return std::unexpected(listener.error());
+  }
+  listener_ = std::move(*listener);
+  return {};
+}
+
+std::string Membership::address() const { return listener_ ? listener_->address() : ""; }
+
+void Membership::stop() {
+  stopped_ = true;
+  if (listener_) {
+    listener_->stop();
+  }
+  for (auto& [name, node] : nodes_) {
+    node->channel->close();
+  }
+  nodes_.clear();
+  models_.clear();
+}
+
+std::optional<wire::Refusal> Membership::check(const wire::Hello& hello) const {
+  HelloExpectations expected;
+  expected.cluster_token = options_.token;
+  expected.roles = {"prefill", "decode"};
+  const auto model = models_.find(hello.model().id());
+  const auto same_name = nodes_.find(hello.node());
+  // A model whose only node comes back may come back changed.
+  const bool alone = model != models_.end() && model->second.nodes == 1 &&
+                     same_name != nodes_.end() &&
+                     same_name->second->model.id() == hello.model().id();
+  const bool compare = model != models_.end() && !alone;
+  if (compare) {
+    expected.model = model->second.identity;
+    expected.ucx_version = model->second.ucx_version;
+  }
+  if (auto refused = check_hello(hello, expected)) {
+    return refused;
+  }
+  if (!hello.has_model() || hello.model().id().empty()) {
+    return refusal("model", "a node must say which model it serves");
+  }
+  if (hello.model().context_length() == 0 || hello.model().vocab_size() == 0) {
+    return refusal("model.context_length", "context length and vocabulary size must not be 0");
+  }
+  if (compare && model->second.identity.weights_hash() != hello.model().weights_hash()) {
+    return refusal("model.weights_hash",
+                   fmt::format("the weights of '{}' differ from those of the nodes already here",
+                               hello.model().id()));
+  }
+  if (same_name != nodes_.end() &&
+      (same_name->second->role == NodeRole::Decode) != (hello.role() == "decode")) {
+    return refusal("node",
+                   fmt::format("a node named '{}' with the other role is registered", hello.node()));
+  }
+  return std::nullopt;
+}
+
+HelloAnswer Membership::on_hello(const wire::Hello& hello) {
+  if (auto refused = check(hello)) {
+    ++stats_.refused;
+    log_.warn("refused node '{}': {}: {}", hello.node(), refused->field(), refused->message());
+    return *refused;
+  }
+  wire::Welcome welcome;
+  welcome.set_wire_minor(std::min(kWireMinor, hello.wire_minor()));
+  welcome.set_node(gateway_name_);
+  welcome.set_incarnation(incarnation_.value);
+  welcome.set_heartbeat_ms(static_cast<std::uint32_t>(options_.heartbeat.count()));
+  return welcome;
+}
+
+void Membership::on_accept(std::unique_ptr<Channel> channel, wire::Hello hello) {
+  if (stopped_ || check(hello)) {  // another node may have come between
+    channel->close();
+    return;
+  }
+  if (const auto old = nodes_.find(hello.node()); old != nodes_.end()) {
+    ++stats_.replaced;
+    drop(old->second->handle,
+         Error{ErrorCode::StaleIncarnation, fmt::format("node '{}' has started anew", hello.node())});
+  }
+  auto node = std::make_unique<Node>();
+  node->handle = NodeHandle{next_handle_++};
+  node->name = hello.node();
+  node->role = hello.role() == "decode" ? NodeRole::Decode : NodeRole::Prefill;
+  node->incarnation = Incarnation{hello.incarnation()};
+  node->control_address = hello.control_address();
+  node->model = hello.model();
+  node->load = hello.load();
+  node->channel = std::move(channel);
+  const NodeHandle handle = node->handle;
+  node->channel->set_handlers(
+      [this, handle](wire::Frame frame) { on_frame(handle, std::move(frame)); },
+      [this, handle](const Error& error) { drop(handle, error); });
+  node->watch = std::make_unique<HeartbeatWatch>(
+      executor_,
+      HeartbeatLimits{options_.heartbeat, options_.suspect_after, options_.dead_after},
+      [this, handle](PeerHealth health) { on_health(handle, health); });
+  ModelEntry& model = models_[hello.model().id()];
+  if (model.nodes++ == 0) {
+    model.identity = hello.model();
+    model.ucx_version = hello.ucx_version();
+  }
+  ++stats_.registered;
+  log_.info("node '{}' ({}) is up, serving '{}'", node->name, hello.role(), hello.model().id());
+  Node& registered = *(nodes_[hello.node()] = std::move(node));
+  handlers_.on_up(registered);
+}
+
+Node* Membership::find(NodeHandle handle) {
+  for (auto& [name, node] : nodes_) {
+    if (node->handle == handle) {
+      return node.get();
+    }
+  }
+  return nullptr;
+}
+
+void Membership::on_frame(NodeHandle handle, wire::Frame frame) {
+  Node* node = find(handle);
+  if (node == nullptr) {
+    return;
+  }
+  node->watch->beat();
+  switch (frame.body_case()) {
+    case wire::Frame::kHeartbeat:
+      if (frame.heartbeat().has_load()) {
+        node->load.Swap(frame.mutable_heartbeat()->mutable_load());
+      }
+      node->draining = frame.heartbeat().draining();
+      node->busy = false;
+      return handlers_.on_change(*node);
+    case wire::Frame::kTokens:
+      return handlers_.on_tokens(*node, frame.tokens());
+    default:
+      ++stats_.bad_frames;
+      if (frame.call() != 0) {
+        node->channel->answer_error(
+            frame, Error{ErrorCode::ProtocolError, "a gateway does not take this message"});
+      }
+  }
+}
+
+void Membership::on_health(NodeHandle handle, PeerHealth health) {
+  Node* node = find(handle);
+  if (node == nullptr) {
+    return;
+  }
+  if (health == PeerHealth::Dead) {
+    return drop(handle, Error{ErrorCode::PeerStalled, "heartbeats stopped"});
+  }
+  if (health == PeerHealth::Suspect) {
+    log_.warn("node '{}' misses heartbeats; no new work for it", node->name);
+  }
+  node->health = health;
+  handlers_.on_change(*node);
+}
+
+void Membership::drop(NodeHandle handle, const Error& why) {
+  const auto at = std::find_if(nodes_.begin(), nodes_.end(), [&](const auto& entry) {
+    return entry.second->handle == handle;
+  });
+  if (at == nodes_.end()) {
+    return;
+  }
+  const std::shared_ptr<Node> node = std::move(at->second);
+  nodes_.erase(at);
+  if (const auto model = models_.find(node->model.id());
+      model != models_.end() && --model->second.nodes == 0) {
+    models_.erase(model);
+  }
+  ++stats_.lost;
+  log_.warn("node '{}' is gone: {}", node->name, why.message);
+  node->channel->close();
+  handlers_.on_down(*node, why);
+  // The watch or the channel may be what called us: they must outlive this call.
+  executor_.post([node] {});
+}
+
+std::vector<const Node*> Membership::nodes() const {
+  std::vector<const Node*> all;
+  for (const auto& [name, node] : nodes_) {
+    all.push_back(node.get());
+  }
+  return all;
+}
+
+std::vector<NodeView> Membership::views_of(const std::string& model) const {
+  std::vector<NodeView> views;
+  for (const auto& [name, node] : nodes_) {
+    if (node->model.id() == model) {
+      views.push_back(node->view());
+    }
+  }
+  return views;
+}
+
+}  // namespace baton::gateway

@@ -1,0 +1,124 @@
+// Which nodes there are: they dial the gateway, say what they are, and stay as long as their
+// heartbeats come. A node whose model, layout, numerics, tokenizer or UCX version differs from the
+// first node of its model is refused by a message that names the field.
+//
+// Sequence of events, for each registration: on_up -> [on_change | on_tokens]* -> on_down. A node
+// that comes back under its name is a new registration; the old one goes down first.
+//
+// Owner: the composition root. Thread: the control strand. Failure: `listen` gives an Error for a
+// bad address or busy port; bad nodes are refused or dropped.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/config/cluster_config.h"
+#include "common/exec/executor.h"
+#include "common/obs/log.h"
+#include "common/rpc/heartbeat.h"
+#include "common/rpc/network.h"
+#include "common/wire/control.pb.h"
+#include "gateway/router.h"
+
+namespace baton::gateway {
+
+struct Node {
+  NodeHandle handle{};
+  NodeName name;
+  NodeRole role = NodeRole::Prefill;
+  Incarnation incarnation{};
+  std::string control_address;
+  wire::ModelIdentity model;
+  wire::NodeLoad load;
+  bool draining = false;
+  PeerHealth health = PeerHealth::Alive;
+  std::unique_ptr<Channel> channel;  // open while registered
+  std::unique_ptr<HeartbeatWatch> watch;
+
+  // What this gateway has given it; kept by the request tracker.
+  std::uint32_t credits_used = 0;      // prefill: requests outstanding
+  std::uint64_t tokens_given = 0;      // prefill: their prompt tokens
+  std::uint32_t sequences_given = 0;   // decode: granted and not ended
+  std::uint32_t open_reserves = 0;     // decode: Reserve calls in flight
+  bool busy = false;                   // refused work; cleared by its next heartbeat or end
+
+  NodeView view() const;
+};
+
+// One model as its first node described it.
+struct ModelEntry {
+  wire::ModelIdentity identity;
+  std::string ucx_version;
+  std::uint32_t nodes = 0;
+};
+
+struct MembershipHandlers {
+  std::function<void(Node&)> on_up;
+  std::function<void(Node&)> on_change;  // load, health or draining
+  std::function<void(Node&, const wire::TokenFrame&)> on_tokens;
+  std::function<void(Node&, const Error&)> on_down;  // it is out of the table already
+};
+
+struct MembershipStats {
+  std::uint64_t registered = 0;
+  std::uint64_t refused = 0;
+  std::uint64_t lost = 0;  // channel closed, heartbeats missed
+  std::uint64_t replaced = 0;
+  std::uint64_t bad_frames = 0;
+};
+
+class Membership {
+ public:
+  Membership(Executor& executor,
+             Network& network,
+             const Logger& log,
+             ClusterSection options,
+             NodeName gateway_name,
+             Incarnation incarnation,
+             MembershipHandlers handlers);
+  Membership(const Membership&) = delete;
+  Membership& operator=(const Membership&) = delete;
+  ~Membership();
+
+  Status listen(const std::string& address);
+  // host:port it really has; empty before `listen`.
+  std::string address() const;
+  // Closes every channel; no handler runs any more.
+  void stop();
+
+  Node* find(NodeHandle handle);
+  // In order of name.
+  std::vector<const Node*> nodes() const;
+  std::vector<NodeView> views_of(const std::string& model) const;
+  const std::map<std::string, ModelEntry>& models() const { return models_; }
+  const MembershipStats& stats() const { return stats_; }
+
+ private:
+  HelloAnswer on_hello(const wire::Hello& hello);
+  void on_accept(std::unique_ptr<Channel> channel, wire::Hello hello);
+  std::optional<wire::Refusal> check(const wire::Hello& hello) const;
+  void on_frame(NodeHandle handle, wire::Frame frame);
+  void on_health(NodeHandle handle, PeerHealth health);
+  void drop(NodeHandle handle, const Error& why);
+
+  Executor& executor_;
+  Network& network_;
+  const Logger& log_;
+  const ClusterSection options_;
+  const NodeName gateway_name_;
+  const Incarnation incarnation_;
+  const MembershipHandlers handlers_;
+  std::unique_ptr<Listener> listener_;
+  std::map<NodeName, std::unique_ptr<Node>> nodes_;
+  std::map<std::string, ModelEntry> models_;  // by model id; gone with the last node
+  MembershipStats stats_;
+  std::uint64_t next_handle_ = 1;
+  bool stopped_ = false;
+};
+
+}  // namespace baton::gateway

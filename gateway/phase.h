@@ -1,0 +1,26 @@
+// Where a request stands, and which steps between places are legal: one table, never enum order.
+//
+// Thread: plain values. Failure: none.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+namespace baton::gateway {
+
+enum class Phase : std::uint8_t {
+  Queued,      // waits for a prefill credit and a decode grant
+  Reserving,   // holds a credit (unless local), has asked a decode node
+  Prefilling,  // granted; no token yet
+  Decoding,    // at least one token
+  Ending,      // stopped by the gateway; waits a moment for the nodes' figures
+  Finished,
+  Failed,
+  Cancelled
+};
+
+bool is_legal(Phase from, Phase to);
+bool is_final(Phase phase);
+std::string_view to_string(Phase phase);
+
+}  // namespace baton::gateway

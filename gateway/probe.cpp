@@ -1,0 +1,59 @@
+#include "gateway/probe.h"
+
+#include <vector>
+
+namespace baton::gateway {
+namespace {
+
+const std::vector<double> kTtftEdges{0.001, 0.005, 0.01, 0.02, 0.04, 0.06,  0.08,  0.1,
+                                     0.25,  0.5,   0.75, 1.0,  2.5,  5.0,   7.5,   10.0,
+                                     20.0,  40.0,  80.0, 160., 640., 2560.0};
+const std::vector<double> kItlEdges{0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2,  0.3,  0.4, 0.5,
+                                    0.75, 1.0,   2.5,  5.0,   7.5, 10.0, 20.0, 40.0, 80.0};
+const std::vector<double> kRequestEdges{0.3, 0.5,  0.8,  1.0,  1.5,  2.0,   2.5,   5.0,   10.0, 15.0,
+                                        20.0, 30.0, 40.0, 50.0, 60.0, 120.0, 240.0, 480.0, 960.0,
+                                        1920.0, 7680.0};
+
+}  // namespace
+
+Probe::Probe(Metrics& metrics) {
+  const auto requests = [&](const char* status) {
+    return metrics.counter(
+        "baton_requests_total", "Generation requests by their end", {{"status", status}});
+  };
+  finished = requests("finished");
+  failed = requests("failed");
+  cancelled = requests("cancelled");
+  refused = requests("refused");
+  disconnects = metrics.counter("baton_client_disconnects_total",
+                                "Requests whose client left before the end");
+  failed_attempts =
+      metrics.counter("baton_failed_attempts_total", "Attempts that ended by a fault of a node");
+  reserve_busy =
+      metrics.counter("baton_reserve_busy_total", "Reserve calls that a decode node refused");
+  stale_events = metrics.counter("baton_stale_token_events_total",
+                                 "Token events of ended requests or old attempts, and repeats");
+  bad_events = metrics.counter("baton_bad_token_events_total", "Token events that break the wire");
+  prompt_tokens = metrics.counter("baton_prompt_tokens_total", "Prompt tokens of ended requests");
+  generated_tokens = metrics.counter("baton_generation_tokens_total", "Tokens given to clients");
+  ttft = metrics.histogram(
+      "baton_time_to_first_token_seconds", "Request received to first token", kTtftEdges);
+  itl = metrics.histogram("baton_inter_token_latency_seconds", "Between two tokens", kItlEdges);
+  e2e = metrics.histogram(
+      "baton_e2e_request_latency_seconds", "Request received to its end", kRequestEdges);
+  queue_time = metrics.histogram(
+      "baton_request_queue_time_seconds", "Request received to decode grant", kRequestEdges);
+  queue_depth = metrics.gauge("baton_num_requests_waiting", "Requests in the queue");
+  in_work = metrics.gauge("baton_num_requests_running", "Requests on nodes");
+}
+
+void Probe::ended(Phase phase, double seconds, std::size_t prompt) const {
+  const Counter& counter = phase == Phase::Finished ? finished
+                           : phase == Phase::Failed ? failed
+                                                    : cancelled;
+  counter.add();
+  e2e.observe(seconds);
+  prompt_tokens.add(static_cast<double>(prompt));
+}
+
+}  // namespace baton::gateway

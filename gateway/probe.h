@@ -1,0 +1,31 @@
+// What the gateway counts and times; names and bucket edges follow vLLM's where a figure is the
+// same, so that dashboards made for it can be used.
+//
+// Owner: the composition root. Thread: any. Failure: none.
+#pragma once
+
+#include <string>
+
+#include "common/obs/metrics.h"
+#include "gateway/phase.h"
+
+namespace baton::gateway {
+
+struct Probe {
+  Probe() = default;  // counts nothing: for tests
+  explicit Probe(Metrics& metrics);
+
+  // One request at its end.
+  void ended(Phase phase, double seconds, std::size_t prompt_tokens) const;
+
+  Counter finished, failed, cancelled;
+  Counter refused;  // at the door: queue full, shutting down
+  Counter disconnects;
+  Counter failed_attempts, reserve_busy;
+  Counter stale_events, bad_events;
+  Counter prompt_tokens, generated_tokens;
+  Histogram ttft, itl, e2e, queue_time;
+  Gauge queue_depth, in_work;
+};
+
+}  // namespace baton::gateway

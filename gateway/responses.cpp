@@ -1,0 +1,345 @@
+#include "gateway/responses.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <iterator>
+
+#include "gateway/json_text.h"
+
+namespace baton::gateway {
+namespace {
+
+constexpr float kTinyLogprob = -9999.0F;  // what JSON has instead of minus infinity
+
+void append_ids(std::string& out, std::span<const TokenId> ids) {
+  out += '[';
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    fmt::format_to(std::back_inserter(out), "{}{}", i == 0 ? "" : ",", ids[i]);
+  }
+  out += ']';
+}
+
+void append_number(std::string& out, float logprob) {
+  fmt::format_to(std::back_inserter(out), "{}", std::isfinite(logprob) ? logprob : kTinyLogprob);
+}
+
+// A token may be a part of a character: its text then shows U+FFFD and `bytes` tells the truth.
+std::string printable_token(std::string_view bytes) {
+  std::string out;
+  std::size_t i = 0;
+  while (i < bytes.size()) {
+    const auto lead = static_cast<unsigned char>(bytes[i]);
+    const std::size_t length = lead < 0x80 ? 1 : lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
+    bool whole = lead < 0x80 || (lead >= 0xc2 && lead <= 0xf4 && i + length <= bytes.size());
+    for (std::size_t k = 1; whole && k < length; ++k) {
+      whole = (static_cast<unsigned char>(bytes[i + k]) & 0xc0) == 0x80;
+    }
+    if (whole) {
+      out += bytes.substr(i, length);
+      i += length;
+    } else {
+      out += "\xef\xbf\xbd";
+      ++i;
+    }
+  }
+  return out;
+}
+
+void append_token_entry(std::string& out, std::string_view bytes, float logprob) {
+  out += "\"token\":";
+  append_json_string(out, printable_token(bytes));
+  out += ",\"logprob\":";
+  append_number(out, logprob);
+  out += ",\"bytes\":[";
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    fmt::format_to(std::back_inserter(out),
+                   "{}{}",
+                   i == 0 ? "" : ",",
+                   static_cast<unsigned>(static_cast<unsigned char>(bytes[i])));
+  }
+  out += ']';
+}
+
+void append_chat_logprobs(std::string& out, std::span<const TextLogprob> logprobs) {
+  out += "{\"content\":[";
+  for (std::size_t i = 0; i < logprobs.size(); ++i) {
+    out += i == 0 ? "{" : ",{";
+    append_token_entry(out, logprobs[i].bytes, logprobs[i].logprob);
+    out += ",\"top_logprobs\":[";
+    for (std::size_t k = 0; k < logprobs[i].top.size(); ++k) {
+      out += k == 0 ? "{" : ",{";
+      append_token_entry(out, logprobs[i].top[k].bytes, logprobs[i].top[k].logprob);
+      out += '}';
+    }
+    out += "]}";
+  }
+  out += "],\"refusal\":null}";
+}
+
+void append_completion_logprobs(std::string& out,
+                                std::span<const TextLogprob> logprobs,
+                                std::uint32_t offset) {
+  std::string tokens;
+  std::string values;
+  std::string tops;
+  std::string offsets;
+  for (std::size_t i = 0; i < logprobs.size(); ++i) {
+    const std::string_view comma = i == 0 ? "" : ",";
+    const std::string text = printable_token(logprobs[i].bytes);
+    tokens += comma;
+    append_json_string(tokens, text);
+    values += comma;
+    append_number(values, logprobs[i].logprob);
+    tops += comma;
+    tops += '{';
+    for (std::size_t k = 0; k < logprobs[i].top.size(); ++k) {
+      tops += k == 0 ? "" : ",";
+      append_json_string(tops, printable_token(logprobs[i].top[k].bytes));
+      tops += ':';
+      append_number(tops, logprobs[i].top[k].logprob);
+    }
+    tops += '}';
+    fmt::format_to(std::back_inserter(offsets), "{}{}", comma, offset);
+    offset += static_cast<std::uint32_t>(text.size());
+  }
+  fmt::format_to(std::back_inserter(out),
+                 "{{\"tokens\":[{}],\"token_logprobs\":[{}],\"top_logprobs\":[{}],"
+                 "\"text_offset\":[{}]}}",
+                 tokens,
+                 values,
+                 tops,
+                 offsets);
+}
+
+void append_finish(std::string& out, FinishReason reason) {
+  const std::string_view name = finish_name(reason);
+  if (name.empty()) {
+    out += ",\"finish_reason\":null";
+  } else {
+    out += ",\"finish_reason\":\"";
+    out += name;
+    out += '"';
+  }
+}
+
+double milliseconds(std::chrono::microseconds value) {
+  return static_cast<double>(value.count()) / 1000.0;
+}
+
+}  // namespace
+
+std::string_view finish_name(FinishReason reason) {
+  return reason == FinishReason::Stop ? "stop" : reason == FinishReason::Length ? "length" : "";
+}
+
+void append_usage(std::string& out, const Usage& usage) {
+  fmt::format_to(std::back_inserter(out),
+                 "{{\"prompt_tokens\":{},\"completion_tokens\":{},\"total_tokens\":{},"
+                 "\"prompt_tokens_details\":{{\"cached_tokens\":{},\"audio_tokens\":0}},"
+                 "\"completion_tokens_details\":{{\"reasoning_tokens\":0,\"audio_tokens\":0,"
+                 "\"accepted_prediction_tokens\":0,\"rejected_prediction_tokens\":0}}}}",
+                 usage.prompt_tokens,
+                 usage.completion_tokens,
+                 usage.prompt_tokens + usage.completion_tokens,
+                 usage.cached_tokens);
+}
+
+std::string figures_json(const AnswerFigures& figures) {
+  std::string out = "{\"prefill_node\":";
+  append_json_string(out, figures.prefill_node);
+  out += ",\"decode_node\":";
+  append_json_string(out, figures.decode_node);
+  out += ",\"kv_transport\":";
+  append_json_string(out, figures.kv_transport);
+  fmt::format_to(std::back_inserter(out),
+                 ",\"kv_bytes_moved\":{},\"prefix_blocks_held\":{},\"cached_tokens\":{},"
+                 "\"queue_ms\":{:.3f},\"prefill_ms\":{:.3f},\"transfer_ms\":{:.3f},"
+                 "\"max_batch\":{},\"chunks\":{},\"attempts\":{}}}",
+                 figures.kv_bytes_moved,
+                 figures.prefix_blocks_held,
+                 figures.cached_tokens,
+                 milliseconds(figures.queue),
+                 milliseconds(figures.prefill),
+                 milliseconds(figures.transfer),
+                 figures.max_batch,
+                 figures.chunks,
+                 figures.attempts);
+  return out;
+}
+
+ResponseWriter::ResponseWriter(ResponseIdentity identity, ResponseOptions options)
+    : identity_(std::move(identity)), options_(options) {
+  head_ = "data: {\"id\":";
+  append_json_string(head_, identity_.id);
+  fmt::format_to(std::back_inserter(head_),
+                 ",\"object\":\"{}\",\"created\":{},\"model\":",
+                 is_chat() ? "chat.completion.chunk" : "text_completion",
+                 identity_.created);
+  append_json_string(head_, identity_.model);
+  head_ += ",\"system_fingerprint\":";
+  append_json_string(head_, identity_.fingerprint);
+}
+
+void ResponseWriter::append_logprobs(std::string& out, const ChoiceText& choice) const {
+  if (!options_.logprobs || choice.logprobs.empty()) {
+    out += "null";
+  } else if (is_chat()) {
+    append_chat_logprobs(out, choice.logprobs);
+  } else {
+    append_completion_logprobs(out, choice.logprobs, choice.text_offset);
+  }
+}
+
+void ResponseWriter::begin(std::string& out, std::span<const TokenId> prompt_ids) const {
+  if (!is_chat() && !options_.token_ids) {
+    return;
+  }
+  out += head_;
+  if (is_chat()) {
+    out +=
+        ",\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"\"},"
+        "\"logprobs\":null,\"finish_reason\":null";
+    if (options_.token_ids) {
+      out += ",\"token_ids\":[]}],\"prompt_token_ids\":";
+      append_ids(out, prompt_ids);
+    } else {
+      out += "}]";
+    }
+  } else {
+    out += ",\"choices\":[{\"index\":0,\"text\":\"\",\"logprobs\":null,\"finish_reason\":null,";
+    out += "\"token_ids\":[],\"prompt_token_ids\":";
+    append_ids(out, prompt_ids);
+    out += "}]";
+  }
+  if (options_.include_usage) {
+    out += ",\"usage\":null";
+  }
+  out += "}\n\n";
+}
+
+void ResponseWriter::append_chunk(std::string& out,
+                                  const ChoiceText& choice,
+                                  FinishReason reason,
+                                  const Usage& usage,
+                                  std::string_view figures) const {
+  out += head_;
+  if (!is_chat()) {
+    out += ",\"choices\":[{\"index\":0,\"text\":";
+    append_json_string(out, choice.text);
+  } else if (reason != FinishReason::None && choice.text.empty()) {
+    out += ",\"choices\":[{\"index\":0,\"delta\":{}";
+  } else {
+    out += ",\"choices\":[{\"index\":0,\"delta\":{\"content\":";
+    append_json_string(out, choice.text);
+    out += '}';
+  }
+  out += ",\"logprobs\":";
+  append_logprobs(out, choice);
+  append_finish(out, reason);
+  if (options_.token_ids) {
+    out += ",\"token_ids\":";
+    append_ids(out, choice.token_ids);
+  }
+  out += "}]";
+  if (options_.continuous_usage) {
+    out += ",\"usage\":";
+    append_usage(out, usage);
+  } else if (options_.include_usage) {
+    out += ",\"usage\":null";
+  }
+  if (!figures.empty()) {
+    out += ",\"baton\":";
+    out += figures;
+  }
+  out += "}\n\n";
+}
+
+void ResponseWriter::chunk(std::string& out, const ChoiceText& choice, const Usage& usage) const {
+  append_chunk(out, choice, FinishReason::None, usage, {});
+}
+
+void ResponseWriter::close(std::string& out,
+                           const ChoiceText& rest,
+                           FinishReason reason,
+                           const Usage& usage,
+                           std::string_view figures) const {
+  // Text that was held back goes out first: the closing delta of a chat is empty.
+  if (is_chat() && (!rest.text.empty() || !rest.logprobs.empty() || !rest.token_ids.empty())) {
+    chunk(out, rest, usage);
+    append_chunk(out, {}, reason, usage, figures);
+  } else {
+    append_chunk(out, rest, reason, usage, figures);
+  }
+}
+
+void ResponseWriter::usage(std::string& out, const Usage& usage) const {
+  if (!options_.include_usage) {
+    return;
+  }
+  out += head_;
+  out += ",\"choices\":[],\"usage\":";
+  append_usage(out, usage);
+  out += "}\n\n";
+}
+
+void ResponseWriter::done(std::string& out) { out += "data: [DONE]\n\n"; }
+
+void ResponseWriter::error(std::string& out, const ApiError& error) {
+  out += "data: ";
+  out += error_body(error);
+  out += "\n\n";
+}
+
+void ResponseWriter::comment(std::string& out) { out += ": keep-alive\n\n"; }
+
+std::string ResponseWriter::whole(const ChoiceText& choice,
+                                  FinishReason reason,
+                                  const Usage& usage,
+                                  std::span<const TokenId> prompt_ids,
+                                  std::string_view figures) const {
+  std::string out = "{\"id\":";
+  append_json_string(out, identity_.id);
+  fmt::format_to(std::back_inserter(out),
+                 ",\"object\":\"{}\",\"created\":{},\"model\":",
+                 is_chat() ? "chat.completion" : "text_completion",
+                 identity_.created);
+  append_json_string(out, identity_.model);
+  out += ",\"system_fingerprint\":";
+  append_json_string(out, identity_.fingerprint);
+  out += ",\"choices\":[{\"index\":0,";
+  if (is_chat()) {
+    out += "\"message\":{\"role\":\"assistant\",\"content\":";
+    append_json_string(out, choice.text);
+    out += ",\"refusal\":null}";
+  } else {
+    out += "\"text\":";
+    append_json_string(out, choice.text);
+  }
+  out += ",\"logprobs\":";
+  append_logprobs(out, choice);
+  append_finish(out, reason);
+  if (options_.token_ids) {
+    out += ",\"token_ids\":";
+    append_ids(out, choice.token_ids);
+    if (!is_chat()) {
+      out += ",\"prompt_token_ids\":";
+      append_ids(out, prompt_ids);
+    }
+  }
+  out += "}]";
+  if (options_.token_ids && is_chat()) {
+    out += ",\"prompt_token_ids\":";
+    append_ids(out, prompt_ids);
+  }
+  out += ",\"usage\":";
+  append_usage(out, usage);
+  if (!figures.empty()) {
+    out += ",\"baton\":";
+    out += figures;
+  }
+  out += '}';
+  return out;
+}
+
+}  // namespace baton::gateway
