@@ -1,0 +1,176 @@
+// Composition root: constructs, wires, starts, stops. No policy.
+#include "gateway/gateway.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "common/base/random.h"
+#include "common/exec/asio_executor.h"
+#include "common/obs/metrics.h"
+#include "common/rpc/tcp_network.h"
+#include "gateway/api_handler.h"
+#include "gateway/artifact_fetcher.h"
+#include "gateway/delivery.h"
+#include "gateway/membership.h"
+#include "gateway/model_publisher.h"
+#include "gateway/status_json.h"
+#include "gateway/work_pool.h"
+
+namespace baton::gateway {
+namespace {
+
+TrackerOptions tracker_options(const ClusterConfig& config, const GatewayTuning& tuning) {
+  TrackerOptions options;
+  options.queue_limit = config.gateway.queue_limit;
+  options.queue_timeout = config.gateway.queue_timeout;
+  options.request_timeout = config.gateway.request_timeout;
+  options.call_timeout = tuning.call_timeout;
+  return options;
+}
+
+HttpServerOptions http_options(const ClusterConfig& config, const GatewayTuning& tuning) {
+  HttpServerOptions options;
+  options.listen = config.gateway.listen;
+  options.io_threads = config.gateway.io_threads;
+  options.max_body_bytes = std::size_t{config.gateway.max_body_mb} << 20;
+  options.max_header_bytes = std::size_t{config.gateway.max_header_kb} << 10;
+  options.max_unsent_bytes = std::size_t{config.gateway.client_buffer_kb} << 10;
+  options.send_buffer_bytes = tuning.send_buffer_bytes;
+  options.header_timeout = tuning.header_timeout;
+  options.tick = tuning.tick;
+  return options;
+}
+
+}  // namespace
+
+// Declared in the order of construction; what is later may use what is earlier.
+struct Gateway::Parts {
+  Parts(const ClusterConfig& config, const Logger& logger, const GatewayTuning& tuning)
+      : log(logger),
+        probe(metrics),
+        pool(tuning.pool_threads),
+        control("control"),
+        network(control.executor(), log),
+        delivery(control.executor()),
+        membership(control.executor(),
+                   network,
+                   log,
+                   config.cluster,
+                   "gateway",
+                   Incarnation{random()},
+                   MembershipHandlers{
+                       [this](Node& node) { on_node_up(node); },
+                       [this](Node& node) { on_node_changed(node); },
+                       [this](Node& node, const wire::TokenFrame& frame) {
+                         tracker.on_tokens(node, frame);
+                       },
+                       [this](Node& node, const Error& why) { on_node_down(node, why); }}),
+        tracker(control.executor(), membership, log, probe, tracker_options(config, tuning)),
+        fetcher(control.executor(), membership, pool, log, [this] { publisher.publish(); }),
+        publisher(metrics, membership, fetcher, models),
+        api(ApiHandlerDeps{control.executor(),
+                           tracker,
+                           models,
+                           delivery,
+                           pool,
+                           random,
+                           [this] { return metrics.to_text(); },
+                           [this] { return status(); },
+                           config.model.id,
+                           std::chrono::milliseconds(config.gateway.keepalive_ms)}) {}
+
+  void on_node_up(Node& node) {
+    fetcher.need(node);
+    publisher.publish();
+    tracker.on_node_changed(node);
+  }
+  void on_node_changed(Node& node) {
+    publisher.publish();
+    tracker.on_node_changed(node);
+  }
+  void on_node_down(Node& node, const Error& why) {
+    fetcher.on_node_down(node);
+    publisher.publish();
+    tracker.on_node_down(node, why);
+  }
+  std::string status() {
+    return status_json("gateway", api.is_ready(), membership, tracker);
+  }
+
+  const Logger log;
+  Metrics metrics;
+  const Probe probe;
+  const RandomSource random = system_random();
+  WorkPool pool;
+  ControlThread control;
+  TcpNetwork network;
+  ModelDirectory models;
+  Delivery delivery;
+  Membership membership;
+  RequestTracker tracker;
+  ArtifactFetcher fetcher;
+  ModelPublisher publisher;
+  ApiHandler api;
+  std::unique_ptr<HttpServer> http;
+  bool stopped = false;
+};
+
+Gateway::Gateway(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
+Gateway::~Gateway() { stop(); }
+
+Result<std::unique_ptr<Gateway>> Gateway::start(const ClusterConfig& config,
+                                                const Logger& log,
+                                                GatewayTuning tuning) {
+  std::unique_ptr<Gateway> gateway(
+      new Gateway(std::make_unique<Parts>(config, log, tuning)));
+  Parts& parts = *gateway->parts_;
+  Status listening;
+  parts.control.run_and_wait(
+      [&] { listening = parts.membership.listen(config.gateway.control_listen); });
+  if (!listening) {
+    return fail(listening.error().code,
+                fmt::format("gateway.control_listen: {}", listening.error().message));
+  }
+  BATON_ASSIGN(parts.http,
+               HttpServer::start(http_options(config, tuning),
+                                 [&parts](std::shared_ptr<HttpExchange> exchange) {
+                                   parts.api.handle(std::move(exchange));
+                                 }));
+  log.info("serving http://{}/v1, nodes dial {}",
+           gateway->http_address(),
+           gateway->control_address());
+  return gateway;
+}
+
+std::string Gateway::http_address() const { return parts_->http->address(); }
+std::string Gateway::control_address() const { return parts_->membership.address(); }
+const HttpServerStats& Gateway::http_stats() const { return parts_->http->stats(); }
+
+void Gateway::drain(std::chrono::milliseconds limit) {
+  parts_->api.drain();
+  if (parts_->http) {
+    parts_->http->drain(limit);
+  }
+}
+
+void Gateway::stop() {
+  if (std::exchange(parts_->stopped, true)) {
+    return;
+  }
+  parts_->api.drain();
+  // Open requests get their error before the connections close.
+  parts_->control.run_and_wait([this] {
+    parts_->tracker.shut_down(
+        to_api_error(Error{ErrorCode::Unavailable, "The server is shutting down."}));
+  });
+  parts_->control.run_and_wait([] {});  // the delivery has posted them by now
+  if (parts_->http) {
+    parts_->http->stop();
+  }
+  parts_->pool.stop();
+  parts_->control.run_and_wait([this] { parts_->membership.stop(); });
+  parts_->control.stop();
+}
+
+}  // namespace baton::gateway

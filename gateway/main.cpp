@@ -1,0 +1,74 @@
+// baton-gateway: reads cluster.yaml, serves until SIGTERM or SIGINT, then drains.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <csignal>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "common/config/cluster_config.h"
+#include "gateway/gateway.h"
+
+namespace {
+
+constexpr std::chrono::milliseconds kDrainLimit{30'000};
+
+int fail(const baton::Error& error) {
+  fmt::print(stderr, "baton-gateway: {}: {}\n", baton::to_string(error.code), error.message);
+  return 1;
+}
+
+// Blocks the ending signals in every thread made from here on; `wait` takes them one by one.
+class EndingSignals {
+ public:
+  EndingSignals() {
+    sigemptyset(&set_);
+    sigaddset(&set_, SIGINT);
+    sigaddset(&set_, SIGTERM);
+    pthread_sigmask(SIG_BLOCK, &set_, nullptr);
+    std::signal(SIGPIPE, SIG_IGN);
+  }
+  void wait() const {
+    int number = 0;
+    sigwait(&set_, &number);
+  }
+  // The next one ends the process at once.
+  void release() const { pthread_sigmask(SIG_UNBLOCK, &set_, nullptr); }
+
+ private:
+  sigset_t set_{};
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::string config_path;
+  std::vector<std::string> overrides;
+  CLI::App app{"Baton's gateway: the OpenAI API in front of prefill and decode nodes",
+               "baton-gateway"};
+  app.add_option("--config", config_path, "cluster.yaml")->required();
+  app.add_option("--set", overrides, "key=value, over the file; may be repeated");
+  CLI11_PARSE(app, argc, argv);
+
+  const auto config = baton::load_config(config_path, overrides);
+  if (!config) {
+    return fail(config.error());
+  }
+  const auto log = baton::Logger::create({config->log.level, config->log.format, "gateway"});
+  if (!log) {
+    return fail(log.error());
+  }
+  const EndingSignals signals;
+  auto gateway = baton::gateway::Gateway::start(*config, *log);
+  if (!gateway) {
+    return fail(gateway.error());
+  }
+  signals.wait();
+  log->info("draining");
+  signals.release();
+  (*gateway)->drain(kDrainLimit);
+  (*gateway)->stop();
+  log->info("stopped");
+  return 0;
+}

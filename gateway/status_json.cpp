@@ -1,0 +1,103 @@
+#include "gateway/status_json.h"
+
+#include <fmt/format.h>
+
+#include <iterator>
+
+#include "gateway/json_text.h"
+
+namespace baton::gateway {
+namespace {
+
+std::string_view state_of(const Node& node) {
+  if (node.draining) {
+    return "draining";
+  }
+  return node.health == PeerHealth::Alive ? "alive" : "suspect";
+}
+
+void append_node(std::string& out, const Node& node) {
+  const wire::NodeLoad& load = node.load;
+  out += "{\"name\":";
+  append_json_string(out, node.name);
+  fmt::format_to(std::back_inserter(out),
+                 ",\"role\":\"{}\",\"state\":\"{}\",\"incarnation\":\"{:016x}\",\"address\":",
+                 node.role == NodeRole::Decode ? "decode" : "prefill",
+                 state_of(node),
+                 node.incarnation.value);
+  append_json_string(out, node.control_address);
+  out += ",\"model\":";
+  append_json_string(out, node.model.id());
+  fmt::format_to(
+      std::back_inserter(out),
+      ",\"blocks_total\":{},\"blocks_free\":{},\"blocks_granted\":{},\"blocks_in_use\":{},"
+      "\"blocks_cached\":{},\"running\":{},\"max_batch\":{},\"queued_tokens\":{},"
+      "\"credit_limit\":{},\"credits_used\":{},\"sequences_given\":{},"
+      "\"local_prefill_max_tokens\":{},\"prefill_tokens_per_s\":{:.1f},\"decode_step_ms\":{:.3f},"
+      "\"engine_steps\":{},\"reactor_ticks\":{},\"rss_bytes\":{}}}",
+      load.blocks_total(),
+      load.blocks_free(),
+      load.blocks_granted(),
+      load.blocks_in_use(),
+      load.blocks_cached(),
+      load.running(),
+      load.max_batch(),
+      load.queued_tokens(),
+      load.credit_limit(),
+      node.credits_used,
+      node.sequences_given,
+      load.local_prefill_max_tokens(),
+      load.prefill_tokens_per_s(),
+      load.decode_step_ms(),
+      load.engine_steps(),
+      load.reactor_ticks(),
+      load.rss_bytes());
+}
+
+}  // namespace
+
+std::string status_json(const NodeName& gateway,
+                        bool is_ready,
+                        const Membership& membership,
+                        const RequestTracker& tracker) {
+  std::string out = "{\"gateway\":";
+  append_json_string(out, gateway);
+  fmt::format_to(std::back_inserter(out),
+                 ",\"ready\":{},\"queued\":{},\"queue_limit\":{},\"running\":{},\"nodes\":[",
+                 is_ready,
+                 tracker.queued(),
+                 tracker.queue_limit(),
+                 tracker.active() - tracker.queued());
+  bool first = true;
+  for (const Node* node : membership.nodes()) {
+    out += first ? "" : ",";
+    append_node(out, *node);
+    first = false;
+  }
+  out += "],\"models\":[";
+  first = true;
+  for (const auto& [id, model] : membership.models()) {
+    out += first ? "" : ",";
+    out += "{\"id\":";
+    append_json_string(out, id);
+    fmt::format_to(std::back_inserter(out),
+                   ",\"nodes\":{},\"context_length\":{},\"vocab_size\":{},"
+                   "\"numerics_hash\":\"{:016x}\",\"layout_hash\":\"{:016x}\"}}",
+                   model.nodes,
+                   model.identity.context_length(),
+                   model.identity.vocab_size(),
+                   model.identity.numerics_hash(),
+                   model.identity.layout_hash());
+    first = false;
+  }
+  const MembershipStats& stats = membership.stats();
+  fmt::format_to(std::back_inserter(out),
+                 "],\"membership\":{{\"registered\":{},\"refused\":{},\"lost\":{},\"replaced\":{}}}}}",
+                 stats.registered,
+                 stats.refused,
+                 stats.lost,
+                 stats.replaced);
+  return out;
+}
+
+}  // namespace baton::gateway

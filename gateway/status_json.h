@@ -1,0 +1,18 @@
+// The document of GET /baton/status: nodes, models and the queue, for operators and `baton status`.
+//
+// Thread: the control strand. Failure: none.
+#pragma once
+
+#include <string>
+
+#include "gateway/membership.h"
+#include "gateway/request_tracker.h"
+
+namespace baton::gateway {
+
+std::string status_json(const NodeName& gateway,
+                        bool is_ready,
+                        const Membership& membership,
+                        const RequestTracker& tracker);
+
+}  // namespace baton::gateway
