@@ -50,7 +50,9 @@ void Answer::on_tokens(TokenEvent event) {
   delivery_.put(shared_from_this(), Item(std::move(event)));
 }
 
-void Answer::on_end(AnswerEnd end) { delivery_.put(shared_from_this(), Item(std::move(end))); }
+void Answer::on_end(AnswerEnd end) {
+  delivery_.put(shared_from_this(), Item(std::move(end)));
+}
 
 void Answer::take(Item item) {
   if (done_) {
@@ -83,13 +85,11 @@ void Answer::add_token(const TokenEvent& event, std::size_t i) {
   }
   const engine::Tokenizer& tokenizer = *setup_.artifacts->tokenizer;
   if (logprobs_ && i < event.logprobs.size()) {
-    TextLogprob entry{std::string(tokenizer.token_bytes(token, true)),
-                      event.logprobs[i].logprob,
-                      {}};
+    TextLogprob entry{
+        std::string(tokenizer.token_bytes(token, true)), event.logprobs[i].logprob, {}};
     if (i < event.top_logprobs.size()) {
       for (const TokenLogprob& top : event.top_logprobs[i]) {
-        entry.top.push_back(
-            {std::string(tokenizer.token_bytes(top.token, true)), top.logprob});
+        entry.top.push_back({std::string(tokenizer.token_bytes(top.token, true)), top.logprob});
       }
     }
     entries_.push_back(std::move(entry));

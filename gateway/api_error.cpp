@@ -58,7 +58,9 @@ ApiError model_not_found(std::string_view model) {
 
 ApiError no_such_path(std::string_view method, std::string_view path) {
   ApiError error =
-      bad_request("not_found", "", fmt::format("Unknown request URL: {} {}", printable(method), printable(path)));
+      bad_request("not_found",
+                  "",
+                  fmt::format("Unknown request URL: {} {}", printable(method), printable(path)));
   error.status = 404;
   return error;
 }
@@ -66,10 +68,11 @@ ApiError no_such_path(std::string_view method, std::string_view path) {
 ApiError method_not_allowed(std::string_view method,
                             std::string_view path,
                             std::string_view allow) {
-  ApiError error =
-      bad_request("method_not_allowed",
-                  "",
-                  fmt::format("{} is not allowed for {}; allowed: {}", printable(method), printable(path), allow));
+  ApiError error = bad_request(
+      "method_not_allowed",
+      "",
+      fmt::format(
+          "{} is not allowed for {}; allowed: {}", printable(method), printable(path), allow));
   error.status = 405;
   return error;
 }

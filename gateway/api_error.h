@@ -1,5 +1,5 @@
-// An error as a client of the OpenAI API sees it: HTTP status and the four keys of the error object.
-// Node names and addresses never reach it.
+// An error as a client of the OpenAI API sees it: HTTP status and the four keys of the error
+// object. Node names and addresses never reach it.
 //
 // Thread: plain values. Failure: none.
 #pragma once

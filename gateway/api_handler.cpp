@@ -45,10 +45,11 @@ bool is_json(std::string_view content_type) {
 void append_model(std::string& out, const ServedModel& model) {
   out += "{\"id\":";
   append_json_string(out, model.id);
-  fmt::format_to(std::back_inserter(out),
-                 ",\"object\":\"model\",\"created\":{},\"owned_by\":\"baton\",\"max_model_len\":{}}}",
-                 model.created,
-                 model.max_tokens);
+  fmt::format_to(
+      std::back_inserter(out),
+      ",\"object\":\"model\",\"created\":{},\"owned_by\":\"baton\",\"max_model_len\":{}}}",
+      model.created,
+      model.max_tokens);
 }
 
 ApiError unavailable(std::string message) {
@@ -160,7 +161,12 @@ void ApiHandler::prepare(const Exchange& exchange,
   if (!request) {
     return refuse(std::move(request).error());
   }
-  back([this, exchange, models, &model, api = std::move(*api), request = std::move(*request)]() mutable {
+  back([this,
+        exchange,
+        models,
+        &model,
+        api = std::move(*api),
+        request = std::move(*request)]() mutable {
     submit(exchange, api, model, std::move(request));
   });
 }
@@ -175,9 +181,8 @@ void ApiHandler::submit(const Exchange& exchange,
   setup.request_id = request_id_for(http, request.id.value);
   setup.identity = ResponseIdentity{
       api.endpoint,
-      fmt::format("{}-{:016x}",
-                  api.endpoint == Endpoint::Chat ? "chatcmpl" : "cmpl",
-                  request.id.value),
+      fmt::format(
+          "{}-{:016x}", api.endpoint == Endpoint::Chat ? "chatcmpl" : "cmpl", request.id.value),
       unix_seconds(),
       model.id,
       model.fingerprint};
@@ -198,7 +203,8 @@ void ApiHandler::submit(const Exchange& exchange,
   auto answer = std::make_shared<Answer>(exchange, api, std::move(setup), deps_.delivery);
   answer->start();
   deps_.control.post(
-      [this, submission = Submission{std::move(request), http.received, std::move(answer)}]() mutable {
+      [this,
+       submission = Submission{std::move(request), http.received, std::move(answer)}]() mutable {
         deps_.tracker.submit(std::move(submission));
       });
 }

@@ -1,8 +1,8 @@
 // What the public listener serves: the OpenAI endpoints, health, metrics and status. Reads requests
 // and hands them on; all waiting happens elsewhere.
 //
-// Owner: the composition root. Thread: `handle` on any I/O thread; long prompts continue on the work
-// pool and come back. Failure: every fault is a reply in the shape of an OpenAI error.
+// Owner: the composition root. Thread: `handle` on any I/O thread; long prompts continue on the
+// work pool and come back. Failure: every fault is a reply in the shape of an OpenAI error.
 #pragma once
 
 #include <atomic>
@@ -50,7 +50,9 @@ class ApiHandler {
   void generate(Exchange exchange, Endpoint endpoint);
   // Parses, templates and tokenizes; on an I/O or a pool thread.
   void prepare(const Exchange& exchange, Endpoint endpoint, const std::string& body, bool on_pool);
-  void submit(const Exchange& exchange, const ApiRequest& api, const ServedModel& model,
+  void submit(const Exchange& exchange,
+              const ApiRequest& api,
+              const ServedModel& model,
               GenerateRequest request);
   void get(const Exchange& exchange);
   void list_models(HttpExchange& exchange) const;

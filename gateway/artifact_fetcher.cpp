@@ -86,14 +86,14 @@ void ArtifactFetcher::ask(std::uint64_t hash) {
   wire::Frame frame;
   frame.mutable_artifact_request()->set_name("tokenizer");
   frame.mutable_artifact_request()->set_offset(fetch.bytes.size());
-  node->channel->call(std::move(frame),
-                      kChunkTimeout,
-                      [this, alive = std::weak_ptr(alive_), hash, handle = fetch.node](
-                          Result<wire::Frame> answer) {
-                        if (!alive.expired()) {
-                          on_chunk(hash, handle, std::move(answer));
-                        }
-                      });
+  node->channel->call(
+      std::move(frame),
+      kChunkTimeout,
+      [this, alive = std::weak_ptr(alive_), hash, handle = fetch.node](Result<wire::Frame> answer) {
+        if (!alive.expired()) {
+          on_chunk(hash, handle, std::move(answer));
+        }
+      });
 }
 
 void ArtifactFetcher::on_chunk(std::uint64_t hash, NodeHandle node, Result<wire::Frame> answer) {
@@ -138,9 +138,7 @@ void ArtifactFetcher::on_built(std::uint64_t hash,
   }
   fetches_.erase(hash);
   ready_[hash] = std::move(*built);
-  log_.info("tokenizer {:016x} is here: {} tokens",
-            hash,
-            ready_[hash]->tokenizer->vocab_size());
+  log_.info("tokenizer {:016x} is here: {} tokens", hash, ready_[hash]->tokenizer->vocab_size());
   on_ready_();
 }
 

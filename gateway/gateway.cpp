@@ -53,19 +53,19 @@ struct Gateway::Parts {
         control("control"),
         network(control.executor(), log),
         delivery(control.executor()),
-        membership(control.executor(),
-                   network,
-                   log,
-                   config.cluster,
-                   "gateway",
-                   Incarnation{random()},
-                   MembershipHandlers{
-                       [this](Node& node) { on_node_up(node); },
-                       [this](Node& node) { on_node_changed(node); },
-                       [this](Node& node, const wire::TokenFrame& frame) {
-                         tracker.on_tokens(node, frame);
-                       },
-                       [this](Node& node, const Error& why) { on_node_down(node, why); }}),
+        membership(
+            control.executor(),
+            network,
+            log,
+            config.cluster,
+            "gateway",
+            Incarnation{random()},
+            MembershipHandlers{[this](Node& node) { on_node_up(node); },
+                               [this](Node& node) { on_node_changed(node); },
+                               [this](Node& node, const wire::TokenFrame& frame) {
+                                 tracker.on_tokens(node, frame);
+                               },
+                               [this](Node& node, const Error& why) { on_node_down(node, why); }}),
         tracker(control.executor(), membership, log, probe, tracker_options(config, tuning)),
         fetcher(control.executor(), membership, pool, log, [this] { publisher.publish(); }),
         publisher(metrics, membership, fetcher, models),
@@ -94,9 +94,7 @@ struct Gateway::Parts {
     publisher.publish();
     tracker.on_node_down(node, why);
   }
-  std::string status() {
-    return status_json("gateway", api.is_ready(), membership, tracker);
-  }
+  std::string status() { return status_json("gateway", api.is_ready(), membership, tracker); }
 
   const Logger log;
   Metrics metrics;
@@ -117,13 +115,14 @@ struct Gateway::Parts {
 };
 
 Gateway::Gateway(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
-Gateway::~Gateway() { stop(); }
+Gateway::~Gateway() {
+  stop();
+}
 
 Result<std::unique_ptr<Gateway>> Gateway::start(const ClusterConfig& config,
                                                 const Logger& log,
                                                 GatewayTuning tuning) {
-  std::unique_ptr<Gateway> gateway(
-      new Gateway(std::make_unique<Parts>(config, log, tuning)));
+  std::unique_ptr<Gateway> gateway(new Gateway(std::make_unique<Parts>(config, log, tuning)));
   Parts& parts = *gateway->parts_;
   Status listening;
   parts.control.run_and_wait(
@@ -137,15 +136,20 @@ Result<std::unique_ptr<Gateway>> Gateway::start(const ClusterConfig& config,
                                  [&parts](std::shared_ptr<HttpExchange> exchange) {
                                    parts.api.handle(std::move(exchange));
                                  }));
-  log.info("serving http://{}/v1, nodes dial {}",
-           gateway->http_address(),
-           gateway->control_address());
+  log.info(
+      "serving http://{}/v1, nodes dial {}", gateway->http_address(), gateway->control_address());
   return gateway;
 }
 
-std::string Gateway::http_address() const { return parts_->http->address(); }
-std::string Gateway::control_address() const { return parts_->membership.address(); }
-const HttpServerStats& Gateway::http_stats() const { return parts_->http->stats(); }
+std::string Gateway::http_address() const {
+  return parts_->http->address();
+}
+std::string Gateway::control_address() const {
+  return parts_->membership.address();
+}
+const HttpServerStats& Gateway::http_stats() const {
+  return parts_->http->stats();
+}
 
 void Gateway::drain(std::chrono::milliseconds limit) {
   parts_->api.drain();

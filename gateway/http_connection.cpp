@@ -83,7 +83,9 @@ HttpConnection::HttpConnection(HttpThread& thread, asio::ip::tcp::socket socket)
   thread_.stats.open.fetch_add(1, std::memory_order_relaxed);
 }
 
-HttpConnection::~HttpConnection() { thread_.on_closed(); }
+HttpConnection::~HttpConnection() {
+  thread_.on_closed();
+}
 
 void HttpConnection::start() {
   boost::system::error_code ignored;
@@ -109,27 +111,25 @@ void HttpConnection::read() {
       input_ = boost::beast::flat_buffer();
     }
     return socket_.async_wait(
-        asio::socket_base::wait_read,
-        [self = shared_from_this()](boost::system::error_code error) {
+        asio::socket_base::wait_read, [self = shared_from_this()](boost::system::error_code error) {
           if (error || self->closed_) {
             return self->on_read(error ? error : asio::error::operation_aborted, 0);
           }
           boost::system::error_code read_error;
           self->socket_.non_blocking(true, read_error);
           const std::size_t room = self->state_ == State::Body ? kBodyReadBytes : kReadBytes;
-          const std::size_t bytes =
-              self->socket_.read_some(self->input_.prepare(room), read_error);
+          const std::size_t bytes = self->socket_.read_some(self->input_.prepare(room), read_error);
           if (read_error == asio::error::would_block) {
             read_error.clear();
           }
           self->on_read(read_error, bytes);
         });
   }
-  socket_.async_read_some(input_.prepare(state_ == State::Body ? kBodyReadBytes : kReadBytes),
-                          [self = shared_from_this()](boost::system::error_code error,
-                                                      std::size_t bytes) {
-                            self->on_read(error, bytes);
-                          });
+  socket_.async_read_some(
+      input_.prepare(state_ == State::Body ? kBodyReadBytes : kReadBytes),
+      [self = shared_from_this()](boost::system::error_code error, std::size_t bytes) {
+        self->on_read(error, bytes);
+      });
 }
 
 void HttpConnection::on_read(boost::system::error_code error, std::size_t bytes) {
@@ -188,10 +188,10 @@ void HttpConnection::parse() {
     }
     if (error == http::error::header_limit) {
       thread_.stats.too_large.fetch_add(1, std::memory_order_relaxed);
-      ApiError api = bad_request(
-          "headers_too_large",
-          "",
-          fmt::format("The request head is larger than {} bytes.", thread_.options.max_header_bytes));
+      ApiError api = bad_request("headers_too_large",
+                                 "",
+                                 fmt::format("The request head is larger than {} bytes.",
+                                             thread_.options.max_header_bytes));
       api.status = 431;
       return refuse(api);
     }
@@ -231,8 +231,7 @@ void HttpConnection::on_request() {
   HttpRequest request = take_request(parser_->release());
   parser_.reset();
   state_ = State::Reply;
-  reply_ = std::make_shared<HttpReply>(
-      shared_from_this(), std::move(request), keep_alive, chunked);
+  reply_ = std::make_shared<HttpReply>(shared_from_this(), std::move(request), keep_alive, chunked);
   thread_.handler(reply_);
 }
 
@@ -250,8 +249,7 @@ void HttpConnection::send(std::string_view bytes) {
   if (closed_) {
     return;
   }
-  if (writing_ &&
-      unsent_.size() + (sending_.size() - sent_) > thread_.options.max_unsent_bytes) {
+  if (writing_ && unsent_.size() + (sending_.size() - sent_) > thread_.options.max_unsent_bytes) {
     thread_.stats.slow_cut.fetch_add(1, std::memory_order_relaxed);
     return lost();
   }
@@ -268,11 +266,11 @@ void HttpConnection::write() {
   sent_ = 0;
   write_deadline_ = std::chrono::steady_clock::now() + thread_.options.write_timeout;
   // The bytes go in parts so that progress is seen and a dead reader can be told from a slow one.
-  socket_.async_write_some(asio::buffer(sending_),
-                           [self = shared_from_this()](boost::system::error_code error,
-                                                       std::size_t bytes) {
-                             self->on_written(error, bytes);
-                           });
+  socket_.async_write_some(
+      asio::buffer(sending_),
+      [self = shared_from_this()](boost::system::error_code error, std::size_t bytes) {
+        self->on_written(error, bytes);
+      });
 }
 
 void HttpConnection::on_written(boost::system::error_code error, std::size_t bytes) {

@@ -1,6 +1,6 @@
 // One client connection: reads requests one after another (a pipelined one waits until the reply
-// before it is finished), keeps reading while a reply is in work to notice that the client has left,
-// and writes replies through one bounded buffer.
+// before it is finished), keeps reading while a reply is in work to notice that the client has
+// left, and writes replies through one bounded buffer.
 //
 // Owner: its own pending operations and the list of its I/O thread. Thread: that I/O thread.
 // Failure: a broken request gets an error reply and the connection closes after it.
@@ -77,15 +77,15 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   bool writing_ = false;
   bool close_after_write_ = false;
   bool input_ended_ = false;
-  TimePoint deadline_;                   // of the state, when it has one
-  TimePoint write_deadline_;             // of the write in work
-  boost::beast::flat_buffer input_;      // bytes read and not yet parsed
-  std::optional<Parser> parser_;         // of the request being read
-  std::string unsent_;                   // queued behind `sending_`
-  std::string sending_;                  // being written
-  std::size_t sent_ = 0;                 // of `sending_`
-  std::size_t lingered_ = 0;             // bytes thrown away after the last reply
-  std::shared_ptr<HttpReply> reply_;     // the exchange in work
+  TimePoint deadline_;                // of the state, when it has one
+  TimePoint write_deadline_;          // of the write in work
+  boost::beast::flat_buffer input_;   // bytes read and not yet parsed
+  std::optional<Parser> parser_;      // of the request being read
+  std::string unsent_;                // queued behind `sending_`
+  std::string sending_;               // being written
+  std::size_t sent_ = 0;              // of `sending_`
+  std::size_t lingered_ = 0;          // bytes thrown away after the last reply
+  std::shared_ptr<HttpReply> reply_;  // the exchange in work
 };
 
 }  // namespace baton::gateway

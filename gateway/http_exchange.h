@@ -24,8 +24,8 @@ namespace baton::gateway {
 
 struct HttpRequest {
   std::string method;
-  std::string path;   // decoded, without query
-  std::string query;  // raw
+  std::string path;                                          // decoded, without query
+  std::string query;                                         // raw
   std::vector<std::pair<std::string, std::string>> headers;  // names in lower case
   std::string body;
   TimePoint received;  // when the whole body was there

@@ -132,7 +132,9 @@ void HttpReply::set_on_tick(std::function<void(TimePoint)> on_tick) {
   on_tick_ = std::move(on_tick);
 }
 
-void HttpReply::post(Task task) { boost::asio::post(context_, std::move(task)); }
+void HttpReply::post(Task task) {
+  boost::asio::post(context_, std::move(task));
+}
 
 void HttpReply::gone() {
   connection_ = nullptr;

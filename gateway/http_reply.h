@@ -40,7 +40,8 @@ class HttpReply final : public HttpExchange {
  private:
   void end(bool keep_alive);
 
-  std::shared_ptr<HttpConnection> connection_;  // null once the reply is finished or the client gone
+  std::shared_ptr<HttpConnection>
+      connection_;  // null once the reply is finished or the client gone
   boost::asio::io_context& context_;
   const std::uint32_t io_thread_;
   HttpRequest request_;

@@ -86,8 +86,8 @@ struct HttpServer::Impl {
     }
     boost::system::error_code error;
     tcp::resolver resolver(workers[0]->context);
-    const auto found =
-        resolver.resolve(address->host, std::to_string(address->port), tcp::resolver::passive, error);
+    const auto found = resolver.resolve(
+        address->host, std::to_string(address->port), tcp::resolver::passive, error);
     if (error || found.empty()) {
       return fail(ErrorCode::InvalidArgument,
                   fmt::format("gateway.listen: cannot resolve '{}': {}",
@@ -107,10 +107,9 @@ struct HttpServer::Impl {
       acceptor->listen(4096, error);
     }
     if (error) {
-      return fail(ErrorCode::IoError,
-                  fmt::format("gateway.listen: cannot listen on {}: {}",
-                              options.listen,
-                              error.message()));
+      return fail(
+          ErrorCode::IoError,
+          fmt::format("gateway.listen: cannot listen on {}: {}", options.listen, error.message()));
     }
     local = HostPort{address->host, acceptor->local_endpoint().port()}.to_string();
     return {};
@@ -210,7 +209,9 @@ struct HttpServer::Impl {
 };
 
 HttpServer::HttpServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
-HttpServer::~HttpServer() { stop(); }
+HttpServer::~HttpServer() {
+  stop();
+}
 
 Result<std::unique_ptr<HttpServer>> HttpServer::start(HttpServerOptions options,
                                                       HttpHandler handler) {
@@ -223,8 +224,12 @@ Result<std::unique_ptr<HttpServer>> HttpServer::start(HttpServerOptions options,
   return std::unique_ptr<HttpServer>(new HttpServer(std::move(impl)));
 }
 
-std::string HttpServer::address() const { return impl_->local; }
-const HttpServerStats& HttpServer::stats() const { return impl_->stats; }
+std::string HttpServer::address() const {
+  return impl_->local;
+}
+const HttpServerStats& HttpServer::stats() const {
+  return impl_->stats;
+}
 
 void HttpServer::drain(std::chrono::milliseconds limit) {
   if (!impl_->running) {

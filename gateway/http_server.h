@@ -1,9 +1,9 @@
 // The public HTTP/1.1 listener: one io_context and thread for each of `io_threads`, no thread a
 // connection. Reads requests within limits, hands each to the handler, writes replies in order.
 //
-// Owner: the composition root. Thread: start, drain, stop from one thread that is no I/O thread; the
-// handler runs on I/O threads. Failure: `start` gives an Error for a bad address or a busy port;
-// whatever a client does ends in an error reply or a closed connection.
+// Owner: the composition root. Thread: start, drain, stop from one thread that is no I/O thread;
+// the handler runs on I/O threads. Failure: `start` gives an Error for a bad address or a busy
+// port; whatever a client does ends in an error reply or a closed connection.
 #pragma once
 
 #include <atomic>
@@ -22,10 +22,10 @@ struct HttpServerOptions {
   std::uint32_t io_threads = 1;
   std::size_t max_body_bytes = std::size_t{32} << 20;
   std::size_t max_header_bytes = std::size_t{16} << 10;
-  std::size_t max_unsent_bytes = std::size_t{1} << 20;  // of a slow reader, before it is cut
+  std::size_t max_unsent_bytes = std::size_t{1} << 20;      // of a slow reader, before it is cut
   std::size_t max_pipelined_bytes = std::size_t{64} << 10;  // read ahead while a reply is in work
   std::uint32_t max_connections = 20'000;
-  int send_buffer_bytes = 0;  // of a socket; 0: the system's
+  int send_buffer_bytes = 0;                         // of a socket; 0: the system's
   std::chrono::milliseconds header_timeout{10'000};  // first byte to whole head
   std::chrono::milliseconds body_timeout{30'000};    // grace; each 16 KiB gives a second more
   std::chrono::milliseconds idle_timeout{75'000};    // between requests; above what proxies use

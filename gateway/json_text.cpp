@@ -4,7 +4,6 @@
 
 #include <array>
 #include <charconv>
-#include <cmath>
 #include <cstdint>
 #include <vector>
 
@@ -161,6 +160,7 @@ class FaultFinder {
   void number() {
     const std::size_t begin = at_;
     bool integer = true;
+    bool tiny = false;
     at_ += peek() == '-' ? 1 : 0;
     if (!digit()) {
       return fail("expected a digit");
@@ -182,6 +182,7 @@ class FaultFinder {
     if (peek() == 'e' || peek() == 'E') {
       integer = false;
       ++at_;
+      tiny = peek() == '-';
       at_ += peek() == '+' || peek() == '-' ? 1 : 0;
       if (!digit()) {
         return fail("expected a digit in the exponent");
@@ -193,11 +194,11 @@ class FaultFinder {
     double real = 0;
     std::int64_t negative = 0;
     std::uint64_t positive = 0;
-    const std::errc fault = !integer       ? std::from_chars(first, last, real).ec
+    const std::errc fault = !integer        ? std::from_chars(first, last, real).ec
                             : *first == '-' ? std::from_chars(first, last, negative).ec
                                             : std::from_chars(first, last, positive).ec;
     // An underflow to zero is no fault of the text.
-    if (fault != std::errc{} && (integer || std::abs(real) > 1)) {
+    if (fault != std::errc{} && !tiny) {
       fail_at(begin, "a number is out of range");
     }
   }

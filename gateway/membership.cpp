@@ -55,7 +55,9 @@ Membership::Membership(Executor& executor,
       incarnation_(incarnation),
       handlers_(std::move(handlers)) {}
 
-Membership::~Membership() { stop(); }
+Membership::~Membership() {
+  stop();
+}
 
 Status Membership::listen(const std::string& address) {
   auto listener = network_.listen(
@@ -71,7 +73,9 @@ Status Membership::listen(const std::string& address) {
   return {};
 }
 
-std::string Membership::address() const { return listener_ ? listener_->address() : ""; }
+std::string Membership::address() const {
+  return listener_ ? listener_->address() : "";
+}
 
 void Membership::stop() {
   stopped_ = true;
@@ -116,8 +120,8 @@ std::optional<wire::Refusal> Membership::check(const wire::Hello& hello) const {
   }
   if (same_name != nodes_.end() &&
       (same_name->second->role == NodeRole::Decode) != (hello.role() == "decode")) {
-    return refusal("node",
-                   fmt::format("a node named '{}' with the other role is registered", hello.node()));
+    return refusal(
+        "node", fmt::format("a node named '{}' with the other role is registered", hello.node()));
   }
   return std::nullopt;
 }
@@ -144,7 +148,8 @@ void Membership::on_accept(std::unique_ptr<Channel> channel, wire::Hello hello) 
   if (const auto old = nodes_.find(hello.node()); old != nodes_.end()) {
     ++stats_.replaced;
     drop(old->second->handle,
-         Error{ErrorCode::StaleIncarnation, fmt::format("node '{}' has started anew", hello.node())});
+         Error{ErrorCode::StaleIncarnation,
+               fmt::format("node '{}' has started anew", hello.node())});
   }
   auto node = std::make_unique<Node>();
   node->handle = NodeHandle{next_handle_++};

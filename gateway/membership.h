@@ -41,11 +41,11 @@ struct Node {
   std::unique_ptr<HeartbeatWatch> watch;
 
   // What this gateway has given it; kept by the request tracker.
-  std::uint32_t credits_used = 0;      // prefill: requests outstanding
-  std::uint64_t tokens_given = 0;      // prefill: their prompt tokens
-  std::uint32_t sequences_given = 0;   // decode: granted and not ended
-  std::uint32_t open_reserves = 0;     // decode: Reserve calls in flight
-  bool busy = false;                   // refused work; cleared by its next heartbeat or end
+  std::uint32_t credits_used = 0;     // prefill: requests outstanding
+  std::uint64_t tokens_given = 0;     // prefill: their prompt tokens
+  std::uint32_t sequences_given = 0;  // decode: granted and not ended
+  std::uint32_t open_reserves = 0;    // decode: Reserve calls in flight
+  bool busy = false;                  // refused work; cleared by its next heartbeat or end
 
   NodeView view() const;
 };

@@ -47,9 +47,9 @@ ServedModel ModelPublisher::describe(const ModelEntry& entry) const {
                           std::max(1U, node->model.layout().block_tokens()));
     }
   }
-  model.max_tokens = held == 0 ? model.context_length
-                               : static_cast<std::uint32_t>(
-                                     std::min<std::uint64_t>(held, model.context_length));
+  model.max_tokens =
+      held == 0 ? model.context_length
+                : static_cast<std::uint32_t>(std::min<std::uint64_t>(held, model.context_length));
   return model;
 }
 
@@ -77,7 +77,7 @@ void ModelPublisher::publish() {
 void ModelPublisher::count_nodes() {
   std::map<std::string, double> counts;
   for (const Node* node : membership_.nodes()) {
-    const char* state = node->draining                       ? "draining"
+    const char* state = node->draining                      ? "draining"
                         : node->health == PeerHealth::Alive ? "alive"
                                                             : "suspect";
     counts[fmt::format("{} {}", node->role == NodeRole::Decode ? "decode" : "prefill", state)] += 1;

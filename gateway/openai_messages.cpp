@@ -40,9 +40,10 @@ ApiResult<void> read_parts(const std::string& path,
       return std::unexpected(wrong_type(name, "an object", part));
     }
     if (object["type"].get(type) != simdjson::SUCCESS) {
-      return std::unexpected(bad_request("missing_required_parameter",
-                                         name + ".type",
-                                         fmt::format("Missing required parameter: '{}.type'.", name)));
+      return std::unexpected(
+          bad_request("missing_required_parameter",
+                      name + ".type",
+                      fmt::format("Missing required parameter: '{}.type'.", name)));
     }
     const std::string_view key = type == "refusal" ? "refusal" : "text";
     if (type != "text" && type != "refusal") {
@@ -81,7 +82,8 @@ ApiResult<engine::ChatMessage> read_message(const std::string& path, const JsonE
   }
   if (!std::binary_search(kRoles.begin(), kRoles.end(), message.role)) {
     return std::unexpected(out_of_range(
-        path + ".role", fmt::format("must be one of {}, got '{}'", fmt::join(kRoles, ", "), message.role)));
+        path + ".role",
+        fmt::format("must be one of {}, got '{}'", fmt::join(kRoles, ", "), message.role)));
   }
   if (message.role == "developer") {
     message.role = "system";  // the newer name of the same role; templates know the older one
@@ -96,7 +98,8 @@ ApiResult<engine::ChatMessage> read_message(const std::string& path, const JsonE
         return std::unexpected(std::move(read).error());
       }
     } else {
-      return std::unexpected(wrong_type(path + ".content", "a string or an array of parts", *content));
+      return std::unexpected(
+          wrong_type(path + ".content", "a string or an array of parts", *content));
     }
   } else if (message.role != "assistant") {
     return std::unexpected(

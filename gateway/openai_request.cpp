@@ -146,15 +146,14 @@ void refuse_unsupported(JsonFields& fields) {
     } else if (type == "json_object" || type == "json_schema") {
       fields.fail(unsupported("response_format", "This server supports only type 'text' yet."));
     } else if (type != "text") {
-      fields.fail(out_of_range("response_format.type",
-                               "must be 'text', 'json_object' or 'json_schema'"));
+      fields.fail(
+          out_of_range("response_format.type", "must be 'text', 'json_object' or 'json_schema'"));
     }
   }
   if (const auto effort = fields.get("reasoning_effort"); effort && !is_text(*effort, "none")) {
     fields.fail(unsupported("reasoning_effort", "The models served here have no such setting."));
   }
-  if (const auto verbosity = fields.get("verbosity");
-      verbosity && !is_text(*verbosity, "medium")) {
+  if (const auto verbosity = fields.get("verbosity"); verbosity && !is_text(*verbosity, "medium")) {
     fields.fail(unsupported("verbosity", "The models served here have no such setting."));
   }
   if (const auto modalities = fields.get("modalities")) {
@@ -206,7 +205,8 @@ void read_sampling(JsonFields& fields, ApiRequest& request) {
   if (const auto seed = fields.get("seed")) {
     std::int64_t number = 0;
     std::uint64_t large = 0;
-    if (seed->get(number) == simdjson::SUCCESS && seed->type() != simdjson::dom::element_type::DOUBLE) {
+    if (seed->get(number) == simdjson::SUCCESS &&
+        seed->type() != simdjson::dom::element_type::DOUBLE) {
       request.seed = static_cast<std::uint64_t>(number);
     } else if (seed->get(large) == simdjson::SUCCESS &&
                seed->type() == simdjson::dom::element_type::UINT64) {
@@ -226,9 +226,8 @@ void read_logprobs(JsonFields& fields, ApiRequest& request) {
     fields.read("logprobs", wanted);
     fields.read("top_logprobs", 0, 20, top);
     if (top > 0 && !wanted) {
-      fields.fail(bad_request("invalid_value",
-                              "top_logprobs",
-                              "'top_logprobs' needs 'logprobs' to be true."));
+      fields.fail(bad_request(
+          "invalid_value", "top_logprobs", "'top_logprobs' needs 'logprobs' to be true."));
     }
     top = wanted ? std::max<std::int64_t>(top, 0) : -1;
   }
@@ -271,8 +270,7 @@ void read_stop(JsonFields& fields, ApiRequest& request) {
     } else {
       for (const JsonElement item : array) {
         if (item.get(text) != simdjson::SUCCESS) {
-          fields.fail(
-              wrong_type(fmt::format("stop[{}]", request.stop.size()), "a string", item));
+          fields.fail(wrong_type(fmt::format("stop[{}]", request.stop.size()), "a string", item));
           break;
         }
         request.stop.emplace_back(text);
@@ -305,10 +303,9 @@ void read_limits(JsonFields& fields, ApiRequest& request) {
   fields.read("min_tokens", 0, kMaxTokenCount, least);
   request.min_tokens = static_cast<std::uint32_t>(least);
   if (request.max_tokens && request.min_tokens > *request.max_tokens) {
-    fields.fail(out_of_range("min_tokens",
-                             fmt::format("{} is more than max_tokens, {}",
-                                         request.min_tokens,
-                                         *request.max_tokens)));
+    fields.fail(out_of_range(
+        "min_tokens",
+        fmt::format("{} is more than max_tokens, {}", request.min_tokens, *request.max_tokens)));
   }
 }
 
@@ -341,9 +338,8 @@ void read_stream(JsonFields& fields, ApiRequest& request) {
 void read_prompt(JsonFields& fields, ApiRequest& request) {
   const auto value = fields.get("prompt");
   if (!value) {
-    return fields.fail(bad_request("missing_required_parameter",
-                                   "prompt",
-                                   "Missing required parameter: 'prompt'."));
+    return fields.fail(bad_request(
+        "missing_required_parameter", "prompt", "Missing required parameter: 'prompt'."));
   }
   std::string_view text;
   simdjson::dom::array array;
@@ -372,11 +368,8 @@ void read_prompt(JsonFields& fields, ApiRequest& request) {
   }
   if (first.is_array()) {
     request.prompt_is_ids = true;
-    read_token_ids(fields,
-                   "prompt[0]",
-                   first,
-                   std::numeric_limits<std::size_t>::max(),
-                   request.prompt_ids);
+    read_token_ids(
+        fields, "prompt[0]", first, std::numeric_limits<std::size_t>::max(), request.prompt_ids);
     if (request.prompt_ids.empty()) {
       fields.fail(out_of_range("prompt", "must not be empty"));
     }
@@ -388,9 +381,8 @@ void read_prompt(JsonFields& fields, ApiRequest& request) {
 void read_chat(JsonFields& fields, ApiRequest& request) {
   const auto messages = fields.get("messages");
   if (!messages) {
-    return fields.fail(bad_request("missing_required_parameter",
-                                   "messages",
-                                   "Missing required parameter: 'messages'."));
+    return fields.fail(bad_request(
+        "missing_required_parameter", "messages", "Missing required parameter: 'messages'."));
   }
   if (auto read = read_messages(*messages, request.messages); !read) {
     fields.fail(std::move(read).error());
@@ -410,9 +402,8 @@ ApiError malformed(std::string_view body, simdjson::error_code code) {
   const auto fault = find_json_fault(body, kMaxJsonDepth);
   std::string where = fault ? fmt::format("{} at byte {}", fault->what, fault->offset)
                             : std::string(simdjson::error_message(code));
-  return bad_request("invalid_json",
-                     "",
-                     fmt::format("The request body is not valid JSON: {}.", where));
+  return bad_request(
+      "invalid_json", "", fmt::format("The request body is not valid JSON: {}.", where));
 }
 
 }  // namespace
@@ -420,7 +411,8 @@ ApiError malformed(std::string_view body, simdjson::error_code code) {
 ApiResult<ApiRequest> parse_api_request(Endpoint endpoint, std::string_view body) {
   simdjson::dom::parser parser;
   // One level more than allowed: simdjson counts the document itself.
-  if (const auto code = parser.allocate(std::max<std::size_t>(body.size(), 64), kMaxJsonDepth + 1)) {
+  if (const auto code =
+          parser.allocate(std::max<std::size_t>(body.size(), 64), kMaxJsonDepth + 1)) {
     return std::unexpected(malformed(body, code));
   }
   JsonElement root;
@@ -429,18 +421,19 @@ ApiResult<ApiRequest> parse_api_request(Endpoint endpoint, std::string_view body
   }
   simdjson::dom::object object;
   if (root.get(object) != simdjson::SUCCESS) {
-    return std::unexpected(bad_request(
-        "invalid_type",
-        "",
-        fmt::format("The request body must be a JSON object, but it is {}.", json_type_name(root))));
+    return std::unexpected(
+        bad_request("invalid_type",
+                    "",
+                    fmt::format("The request body must be a JSON object, but it is {}.",
+                                json_type_name(root))));
   }
   ApiRequest request;
   request.endpoint = endpoint;
   JsonFields fields(object, kFields);
   request.ignored_fields = fields.unknown();
   if (!fields.has("model")) {
-    return std::unexpected(bad_request(
-        "missing_required_parameter", "model", "Missing required parameter: 'model'."));
+    return std::unexpected(
+        bad_request("missing_required_parameter", "model", "Missing required parameter: 'model'."));
   }
   fields.read("model", request.model);
   if (endpoint == Endpoint::Chat) {

@@ -32,8 +32,8 @@ struct ApiRequest {
   bool add_generation_prompt = true;
   std::string template_kwargs_json;  // an object, or empty
 
-  SamplingParams sampling;             // seed is not set here
-  std::optional<std::uint64_t> seed;   // absent: drawn at admission
+  SamplingParams sampling;                  // seed is not set here
+  std::optional<std::uint64_t> seed;        // absent: drawn at admission
   std::optional<std::uint32_t> max_tokens;  // absent: the endpoint's default
   std::uint32_t min_tokens = 0;
   bool ignore_eos = false;

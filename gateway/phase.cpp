@@ -8,24 +8,15 @@ namespace {
 
 // Back to Queued: the decode node was busy, or an attempt failed before the client saw anything.
 constexpr auto kEdges = std::to_array<std::pair<Phase, Phase>>({
-    {Phase::Queued, Phase::Reserving},
-    {Phase::Queued, Phase::Failed},
-    {Phase::Queued, Phase::Cancelled},
-    {Phase::Reserving, Phase::Queued},
-    {Phase::Reserving, Phase::Prefilling},
-    {Phase::Reserving, Phase::Failed},
-    {Phase::Reserving, Phase::Cancelled},
-    {Phase::Prefilling, Phase::Queued},
-    {Phase::Prefilling, Phase::Decoding},
-    {Phase::Prefilling, Phase::Finished},
-    {Phase::Prefilling, Phase::Failed},
-    {Phase::Prefilling, Phase::Cancelled},
-    {Phase::Decoding, Phase::Queued},
-    {Phase::Decoding, Phase::Ending},
-    {Phase::Decoding, Phase::Finished},
-    {Phase::Decoding, Phase::Failed},
-    {Phase::Decoding, Phase::Cancelled},
-    {Phase::Ending, Phase::Finished},
+    {Phase::Queued, Phase::Reserving},     {Phase::Queued, Phase::Failed},
+    {Phase::Queued, Phase::Cancelled},     {Phase::Reserving, Phase::Queued},
+    {Phase::Reserving, Phase::Prefilling}, {Phase::Reserving, Phase::Failed},
+    {Phase::Reserving, Phase::Cancelled},  {Phase::Prefilling, Phase::Queued},
+    {Phase::Prefilling, Phase::Decoding},  {Phase::Prefilling, Phase::Finished},
+    {Phase::Prefilling, Phase::Failed},    {Phase::Prefilling, Phase::Cancelled},
+    {Phase::Decoding, Phase::Queued},      {Phase::Decoding, Phase::Ending},
+    {Phase::Decoding, Phase::Finished},    {Phase::Decoding, Phase::Failed},
+    {Phase::Decoding, Phase::Cancelled},   {Phase::Ending, Phase::Finished},
     {Phase::Ending, Phase::Cancelled},
 });
 

@@ -15,9 +15,7 @@ ApiResult<std::vector<TokenId>> chat_prompt(const ApiRequest& api,
                                             const ModelArtifacts& artifacts) {
   if (artifacts.chat_template == nullptr) {
     return std::unexpected(bad_request(
-        "unsupported_value",
-        "model",
-        "This model has no chat template; use /v1/completions."));
+        "unsupported_value", "model", "This model has no chat template; use /v1/completions."));
   }
   engine::ChatTemplateInput input;
   input.messages = api.messages;
@@ -27,10 +25,11 @@ ApiResult<std::vector<TokenId>> chat_prompt(const ApiRequest& api,
   input.eos_token = artifacts.eos_text;
   const auto pieces = artifacts.chat_template->render(input);
   if (!pieces) {
-    return std::unexpected(bad_request(
-        "invalid_value",
-        "messages",
-        fmt::format("The model's chat template refuses these messages: {}", pieces.error().message)));
+    return std::unexpected(
+        bad_request("invalid_value",
+                    "messages",
+                    fmt::format("The model's chat template refuses these messages: {}",
+                                pieces.error().message)));
   }
   // A template writes the begin token itself or leaves it to the tokenizer; there must be one.
   const engine::TokenizerSpec& spec = artifacts.tokenizer->spec();
@@ -41,8 +40,7 @@ ApiResult<std::vector<TokenId>> chat_prompt(const ApiRequest& api,
   return ids;
 }
 
-ApiResult<std::vector<TokenId>> completion_prompt(const ApiRequest& api,
-                                                  const ServedModel& model) {
+ApiResult<std::vector<TokenId>> completion_prompt(const ApiRequest& api, const ServedModel& model) {
   if (!api.prompt_is_ids) {
     return model.artifacts->tokenizer->encode(api.prompt, true, true);
   }
@@ -71,9 +69,8 @@ ApiResult<GenerateRequest> build_request(const ApiRequest& api,
     return std::unexpected(std::move(prompt).error());
   }
   if (prompt->empty()) {
-    return std::unexpected(bad_request("invalid_value",
-                                       std::string(prompt_param(api)),
-                                       "The prompt is empty: it has no token."));
+    return std::unexpected(bad_request(
+        "invalid_value", std::string(prompt_param(api)), "The prompt is empty: it has no token."));
   }
   const std::size_t limit = model.max_tokens;
   if (prompt->size() >= limit) {
@@ -93,8 +90,8 @@ ApiResult<GenerateRequest> build_request(const ApiRequest& api,
   request.prompt = std::move(*prompt);
   request.sampling = api.sampling;
   request.sampling.seed = api.seed.value_or(fallback_seed);
-  const std::uint32_t wanted = api.max_tokens.value_or(
-      api.endpoint == Endpoint::Chat ? room : kDefaultCompletionTokens);
+  const std::uint32_t wanted =
+      api.max_tokens.value_or(api.endpoint == Endpoint::Chat ? room : kDefaultCompletionTokens);
   request.max_tokens = std::min(wanted, room);
   request.min_tokens = std::min(api.min_tokens, request.max_tokens);
   if (!api.ignore_eos) {
@@ -103,12 +100,11 @@ ApiResult<GenerateRequest> build_request(const ApiRequest& api,
   }
   for (const TokenId stop : api.stop_token_ids) {
     if (static_cast<std::uint32_t>(stop) >= model.vocab_size) {
-      return std::unexpected(
-          bad_request("invalid_value",
-                      "stop_token_ids",
-                      fmt::format("Token id {} is outside the vocabulary of {} tokens.",
-                                  stop,
-                                  model.vocab_size)));
+      return std::unexpected(bad_request(
+          "invalid_value",
+          "stop_token_ids",
+          fmt::format(
+              "Token id {} is outside the vocabulary of {} tokens.", stop, model.vocab_size)));
     }
     request.stop_tokens.push_back(stop);
   }

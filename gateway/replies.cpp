@@ -8,10 +8,10 @@ namespace baton::gateway {
 
 std::string request_id_for(const HttpRequest& request, std::uint64_t id) {
   const std::string_view given = request.header("x-request-id");
-  const bool harmless = !given.empty() && given.size() <= 128 &&
-                        std::all_of(given.begin(), given.end(), [](char c) {
-                          return c > ' ' && c < 0x7f && c != '"' && c != '\\';
-                        });
+  const bool harmless =
+      !given.empty() && given.size() <= 128 && std::all_of(given.begin(), given.end(), [](char c) {
+        return c > ' ' && c < 0x7f && c != '"' && c != '\\';
+      });
   return harmless ? std::string(given) : fmt::format("req_{:016x}", id);
 }
 

@@ -59,9 +59,8 @@ void RequestTracker::submit(Submission submission) {
   if (requests_.contains(tracked->request.id)) {
     return refuse(to_api_error(Error{ErrorCode::Internal, "a request id came twice"}));
   }
-  const auto ticket = queue_.enter(tracked->request.model,
-                                   tracked->request.id,
-                                   executor_.now() + options_.queue_timeout);
+  const auto ticket = queue_.enter(
+      tracked->request.model, tracked->request.id, executor_.now() + options_.queue_timeout);
   if (!ticket) {
     ApiError error = to_api_error(Error{
         ErrorCode::Busy,
@@ -150,8 +149,8 @@ void RequestTracker::on_reserved(RequestId id,
                                  Result<wire::Frame> answer) {
   if (Node* node = membership_.find(decode)) {
     --node->open_reserves;
-    if (!answer && (answer.error().code == ErrorCode::Busy ||
-                    answer.error().code == ErrorCode::NoBlocks)) {
+    if (!answer &&
+        (answer.error().code == ErrorCode::Busy || answer.error().code == ErrorCode::NoBlocks)) {
       node->busy = true;
       probe_.reserve_busy.add();
     }
@@ -247,8 +246,7 @@ void RequestTracker::on_tokens(Node& node, const wire::TokenFrame& frame) {
 bool RequestTracker::is_at_work(const Tracked& tracked, const Node& node) {
   const bool granted = tracked.phase == Phase::Prefilling || tracked.phase == Phase::Decoding ||
                        tracked.phase == Phase::Ending;
-  return granted &&
-         (node.handle == tracked.route.decode || node.handle == tracked.route.prefill);
+  return granted && (node.handle == tracked.route.decode || node.handle == tracked.route.prefill);
 }
 
 void RequestTracker::on_event(Node& node, TokenEvent event) {
@@ -327,8 +325,8 @@ void RequestTracker::add_figures(Tracked& tracked,
     all.cached_tokens = figures.cached_tokens;
     all.prefill = std::chrono::microseconds(figures.compute_us);
     all.chunks = figures.chunks;
-    all.queue = elapsed(tracked.received, tracked.granted) +
-                std::chrono::microseconds(figures.queue_us);
+    all.queue =
+        elapsed(tracked.received, tracked.granted) + std::chrono::microseconds(figures.queue_us);
   }
   if (node.handle == tracked.route.decode) {
     all.kv_bytes_moved = figures.kv_bytes_moved;
@@ -477,7 +475,9 @@ RequestTracker::Tracked* RequestTracker::find(RequestId id) {
 
 // ---- what happens around requests
 
-void RequestTracker::on_node_changed(Node&) { wake(); }
+void RequestTracker::on_node_changed(Node&) {
+  wake();
+}
 
 void RequestTracker::on_node_down(Node& node, const Error& why) {
   std::vector<RequestId> hit;

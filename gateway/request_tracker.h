@@ -35,10 +35,10 @@ struct TrackerOptions {
   std::size_t queue_limit = 256;
   std::chrono::milliseconds queue_timeout{60'000};
   std::chrono::milliseconds request_timeout{600'000};
-  std::chrono::milliseconds call_timeout{5'000};    // Reserve, Prefill: to their answers
-  std::chrono::milliseconds figures_timeout{250};   // a stopped request's wait for figures
+  std::chrono::milliseconds call_timeout{5'000};   // Reserve, Prefill: to their answers
+  std::chrono::milliseconds figures_timeout{250};  // a stopped request's wait for figures
   std::chrono::milliseconds sweep{100};
-  std::uint32_t max_failures = 2;                   // of attempts, then the request ends
+  std::uint32_t max_failures = 2;  // of attempts, then the request ends
 };
 
 struct Submission {
@@ -88,11 +88,11 @@ class RequestTracker {
     TimePoint received;
     TimePoint deadline;
     TimePoint granted;
-    TimePoint ending_until;              // in Phase::Ending
+    TimePoint ending_until;  // in Phase::Ending
     Route route;
     bool holds_credit = false;
-    bool holds_sequence = false;         // counted in the decode node's sequences_given
-    bool decode_has_begun = false;       // a token or end came from the decode node
+    bool holds_sequence = false;    // counted in the decode node's sequences_given
+    bool decode_has_begun = false;  // a token or end came from the decode node
     std::uint32_t failures = 0;
     std::vector<NodeHandle> avoid;
     TokenOrder order;

@@ -283,7 +283,9 @@ void ResponseWriter::usage(std::string& out, const Usage& usage) const {
   out += "}\n\n";
 }
 
-void ResponseWriter::done(std::string& out) { out += "data: [DONE]\n\n"; }
+void ResponseWriter::done(std::string& out) {
+  out += "data: [DONE]\n\n";
+}
 
 void ResponseWriter::error(std::string& out, const ApiError& error) {
   out += "data: ";
@@ -291,7 +293,9 @@ void ResponseWriter::error(std::string& out, const ApiError& error) {
   out += "\n\n";
 }
 
-void ResponseWriter::comment(std::string& out) { out += ": keep-alive\n\n"; }
+void ResponseWriter::comment(std::string& out) {
+  out += ": keep-alive\n\n";
+}
 
 std::string ResponseWriter::whole(const ChoiceText& choice,
                                   FinishReason reason,

@@ -17,7 +17,7 @@ namespace baton::gateway {
 
 struct ResponseIdentity {
   Endpoint endpoint = Endpoint::Chat;
-  std::string id;           // chatcmpl-…, cmpl-…
+  std::string id;            // chatcmpl-…, cmpl-…
   std::int64_t created = 0;  // unix seconds
   std::string model;
   std::string fingerprint;  // equal where answers are bit-identical

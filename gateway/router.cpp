@@ -23,17 +23,15 @@ auto decode_cost(const NodeView& node, const RouteNeed& need) {
   const std::uint32_t blocks = need.total_tokens / std::max(1U, node.block_tokens) + 1;
   const double taken = static_cast<double>(node.running + node.open_reserves) /
                        std::max<std::uint32_t>(1, node.max_batch);
-  return std::tuple(node.blocks_free < blocks,
-                    taken,
-                    ~node.blocks_free,
-                    node.handle);
+  return std::tuple(node.blocks_free < blocks, taken, ~node.blocks_free, node.handle);
 }
 
 // Seconds until a request given now would be begun, by the node's own rate.
 auto prefill_cost(const NodeView& node) {
   constexpr double kUnmeasuredRate = 1000;
   const double rate = node.prefill_tokens_per_s > 0 ? node.prefill_tokens_per_s : kUnmeasuredRate;
-  return std::tuple(static_cast<double>(node.queued_tokens) / rate, ~node.credits_left, node.handle);
+  return std::tuple(
+      static_cast<double>(node.queued_tokens) / rate, ~node.credits_left, node.handle);
 }
 
 }  // namespace
@@ -63,8 +61,8 @@ std::expected<Route, RouteMiss> choose_route(std::span<const NodeView> nodes,
     pair_exists |= local || prefill_exists;
     const bool ready = decode.is_alive && !decode.is_busy &&
                        decode.open_reserves < kMaxOpenReserves && (local || prefill != nullptr);
-    if (ready && (best_decode == nullptr ||
-                  decode_cost(decode, need) < decode_cost(*best_decode, need))) {
+    if (ready &&
+        (best_decode == nullptr || decode_cost(decode, need) < decode_cost(*best_decode, need))) {
       best_decode = &decode;
       best_prefill = local ? nullptr : prefill;
     }

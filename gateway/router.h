@@ -26,9 +26,9 @@ struct NodeView {
   NodeRole role = NodeRole::Prefill;
   std::uint64_t layout_hash = 0;
   std::uint64_t numerics_hash = 0;
-  bool is_alive = true;     // heartbeats arrive in time
+  bool is_alive = true;  // heartbeats arrive in time
   bool is_draining = false;
-  bool is_busy = false;     // refused lately, and nothing has changed there since
+  bool is_busy = false;  // refused lately, and nothing has changed there since
   std::uint32_t block_tokens = 32;
   // Prefill.
   std::uint32_t credits_left = 0;
@@ -44,7 +44,7 @@ struct NodeView {
 
 struct RouteNeed {
   std::uint32_t prompt_tokens = 0;
-  std::uint32_t total_tokens = 0;    // prompt and the most the answer may have
+  std::uint32_t total_tokens = 0;     // prompt and the most the answer may have
   std::span<const NodeHandle> avoid;  // nodes on which this request failed
 };
 

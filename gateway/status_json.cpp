@@ -91,12 +91,13 @@ std::string status_json(const NodeName& gateway,
     first = false;
   }
   const MembershipStats& stats = membership.stats();
-  fmt::format_to(std::back_inserter(out),
-                 "],\"membership\":{{\"registered\":{},\"refused\":{},\"lost\":{},\"replaced\":{}}}}}",
-                 stats.registered,
-                 stats.refused,
-                 stats.lost,
-                 stats.replaced);
+  fmt::format_to(
+      std::back_inserter(out),
+      "],\"membership\":{{\"registered\":{},\"refused\":{},\"lost\":{},\"replaced\":{}}}}}",
+      stats.registered,
+      stats.refused,
+      stats.lost,
+      stats.replaced);
   return out;
 }
 

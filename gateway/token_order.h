@@ -34,7 +34,7 @@ class TokenOrder {
 
   std::uint32_t next_ = 0;
   bool finished_ = false;
-  std::uint64_t dropped_ = 0;                      // events that held nothing new
+  std::uint64_t dropped_ = 0;                         // events that held nothing new
   std::multimap<std::uint32_t, TokenEvent> waiting_;  // by index, all above next_
 };
 

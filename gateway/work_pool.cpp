@@ -21,7 +21,9 @@ WorkPool::WorkPool(std::uint32_t threads) {
   }
 }
 
-WorkPool::~WorkPool() { stop(); }
+WorkPool::~WorkPool() {
+  stop();
+}
 
 void WorkPool::run(Task task) {
   const std::uint32_t turn = next_.fetch_add(1, std::memory_order_relaxed);

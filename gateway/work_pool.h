@@ -1,7 +1,7 @@
 // A few threads for work that would hold up an I/O thread: large bodies, templates, tokenizers.
 //
-// Owner: the composition root; whatever tasks refer to outlives it. Thread: `run` from any. Failure:
-// after `stop` tasks are dropped.
+// Owner: the composition root; whatever tasks refer to outlives it. Thread: `run` from any.
+// Failure: after `stop` tasks are dropped.
 #pragma once
 
 #include <atomic>

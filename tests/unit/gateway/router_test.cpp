@@ -1,0 +1,163 @@
+#include "gateway/router.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "gateway/admission.h"
+#include "gateway/phase.h"
+
+namespace baton::gateway {
+namespace {
+
+NodeView decode(std::uint64_t handle) {
+  NodeView node;
+  node.handle = NodeHandle{handle};
+  node.role = NodeRole::Decode;
+  node.max_batch = 8;
+  node.blocks_free = 100;
+  return node;
+}
+NodeView prefill(std::uint64_t handle) {
+  NodeView node;
+  node.handle = NodeHandle{handle};
+  node.role = NodeRole::Prefill;
+  node.credits_left = 2;
+  return node;
+}
+RouteNeed need(std::uint32_t prompt = 100) {
+  return RouteNeed{prompt, prompt + 100, {}};
+}
+
+TEST(Router, TakesTheLessLoadedOfEach) {
+  std::vector<NodeView> nodes{decode(1), decode(2), prefill(3), prefill(4)};
+  nodes[0].running = 4;
+  nodes[2].queued_tokens = 500;
+  const auto route = choose_route(nodes, need());
+  ASSERT_TRUE(route);
+  EXPECT_EQ(route->decode, NodeHandle{2});
+  EXPECT_EQ(route->prefill, NodeHandle{4});
+}
+
+TEST(Router, PrefillIsChosenByTimeNotByTokens) {
+  std::vector<NodeView> nodes{decode(1), prefill(2), prefill(3)};
+  nodes[1].queued_tokens = 1000;
+  nodes[1].prefill_tokens_per_s = 10'000;
+  nodes[2].queued_tokens = 500;
+  nodes[2].prefill_tokens_per_s = 100;
+  EXPECT_EQ(choose_route(nodes, need())->prefill, NodeHandle{2});
+}
+
+TEST(Router, RoomForTheRequestComesFirst) {
+  std::vector<NodeView> nodes{decode(1), decode(2), prefill(3)};
+  nodes[0].blocks_free = 2;
+  nodes[1].running = 7;
+  EXPECT_EQ(choose_route(nodes, need())->decode, NodeHandle{2});
+}
+
+TEST(Router, NoPairWithoutEitherSide) {
+  EXPECT_EQ(choose_route({}, need()).error(), RouteMiss::NoPair);
+  EXPECT_EQ(choose_route(std::vector{decode(1)}, need()).error(), RouteMiss::NoPair);
+  EXPECT_EQ(choose_route(std::vector{prefill(1)}, need()).error(), RouteMiss::NoPair);
+  EXPECT_FALSE(has_usable_pair(std::vector{decode(1)}));
+  EXPECT_TRUE(has_usable_pair(std::vector{decode(1), prefill(2)}));
+}
+
+TEST(Router, WaitsForCreditsBusyAndSuspectNodes) {
+  std::vector<NodeView> nodes{decode(1), prefill(2)};
+  nodes[1].credits_left = 0;
+  EXPECT_EQ(choose_route(nodes, need()).error(), RouteMiss::NoCapacity);
+  nodes = {decode(1), prefill(2)};
+  nodes[0].is_busy = true;
+  EXPECT_EQ(choose_route(nodes, need()).error(), RouteMiss::NoCapacity);
+  nodes = {decode(1), prefill(2)};
+  nodes[0].is_alive = false;
+  EXPECT_EQ(choose_route(nodes, need()).error(), RouteMiss::NoCapacity);
+  nodes = {decode(1), prefill(2)};
+  nodes[0].open_reserves = kMaxOpenReserves;
+  EXPECT_EQ(choose_route(nodes, need()).error(), RouteMiss::NoCapacity);
+}
+
+TEST(Router, DrainingNodesAreNoPair) {
+  std::vector<NodeView> nodes{decode(1), prefill(2)};
+  nodes[0].is_draining = true;
+  EXPECT_EQ(choose_route(nodes, need()).error(), RouteMiss::NoPair);
+  EXPECT_FALSE(has_usable_pair(nodes));
+}
+
+TEST(Router, PairsMustAgreeOnLayoutAndNumerics) {
+  std::vector<NodeView> nodes{decode(1), prefill(2)};
+  nodes[1].numerics_hash = 9;
+  EXPECT_EQ(choose_route(nodes, need()).error(), RouteMiss::NoPair);
+  nodes[1].numerics_hash = 0;
+  nodes[1].layout_hash = 9;
+  EXPECT_EQ(choose_route(nodes, need()).error(), RouteMiss::NoPair);
+}
+
+TEST(Router, ShortPromptsGoWithoutPrefillNode) {
+  std::vector<NodeView> nodes{decode(1), prefill(2)};
+  nodes[0].local_prefill_max_tokens = 100;
+  EXPECT_TRUE(choose_route(nodes, need(100))->is_local());
+  EXPECT_FALSE(choose_route(nodes, need(101))->is_local());
+  nodes.pop_back();
+  EXPECT_TRUE(choose_route(nodes, need(50))->is_local());
+  EXPECT_EQ(choose_route(nodes, need(101)).error(), RouteMiss::NoPair);
+  EXPECT_TRUE(has_usable_pair(nodes));
+}
+
+TEST(Router, AvoidsNodesThatFailed) {
+  const std::vector<NodeView> nodes{decode(1), decode(2), prefill(3)};
+  const NodeHandle avoid[] = {NodeHandle{1}};
+  RouteNeed wanted = need();
+  wanted.avoid = avoid;
+  EXPECT_EQ(choose_route(nodes, wanted)->decode, NodeHandle{2});
+}
+
+TEST(Admission, IsBoundedAndKeepsPlaces) {
+  AdmissionQueue queue(2);
+  const TimePoint later = TimePoint{} + std::chrono::hours(1);
+  const auto first = queue.enter("m", RequestId{1}, later);
+  const auto second = queue.enter("m", RequestId{2}, later);
+  ASSERT_TRUE(first && second);
+  EXPECT_FALSE(queue.enter("m", RequestId{3}, later));
+  queue.leave("m", *first);
+  EXPECT_EQ(queue.head("m"), RequestId{2});
+  queue.reenter("m", RequestId{1}, *first);
+  EXPECT_EQ(queue.head("m"), RequestId{1});
+  EXPECT_EQ(queue.size(), 2U);
+  EXPECT_EQ(queue.expired(later).size(), 2U);
+  EXPECT_TRUE(queue.expired(TimePoint{}).empty());
+  queue.leave("m", *first);
+  queue.leave("m", *first);
+  queue.leave("m", *second);
+  EXPECT_EQ(queue.size(), 0U);
+  EXPECT_TRUE(queue.models().empty());
+}
+
+TEST(Phase, FinalPhasesHaveNoWayOut) {
+  const Phase all[] = {Phase::Queued,
+                       Phase::Reserving,
+                       Phase::Prefilling,
+                       Phase::Decoding,
+                       Phase::Ending,
+                       Phase::Finished,
+                       Phase::Failed,
+                       Phase::Cancelled};
+  int legal = 0;
+  for (const Phase from : all) {
+    for (const Phase to : all) {
+      legal += is_legal(from, to) ? 1 : 0;
+      if (is_final(from) || from == to) {
+        EXPECT_FALSE(is_legal(from, to)) << to_string(from) << " to " << to_string(to);
+      }
+    }
+    if (!is_final(from)) {
+      EXPECT_TRUE(is_legal(from, Phase::Cancelled)) << to_string(from);
+    }
+  }
+  EXPECT_EQ(legal, 19);
+  EXPECT_FALSE(is_legal(Phase::Queued, Phase::Prefilling));
+}
+
+}  // namespace
+}  // namespace baton::gateway
