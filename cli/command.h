@@ -29,7 +29,6 @@ void add_pull(CLI::App& app, Action& chosen);
 void add_check(CLI::App& app, Action& chosen);
 void add_bench(CLI::App& app, Action& chosen);
 
-
 // Prints "baton NAME: message" and gives the exit status that fits the error.
 int report(const std::string& command, const Error& error);
 

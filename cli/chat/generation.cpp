@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 
 namespace baton::cli {
 namespace {
@@ -38,22 +37,25 @@ std::int64_t number_at(const json::value& value, std::string_view pointer) {
   return found != nullptr && found->is_number() ? found->to_number<std::int64_t>() : 0;
 }
 
-double rounded(double value) {
-  return std::round(value * 100) / 100;
-}
-
 }  // namespace
 
 std::string Generation::figures_line() const {
-  json::object line{{"prompt_tokens", prompt_tokens},
-                    {"completion_tokens", completion_tokens},
-                    {"ttft_ms", rounded(ttft_ms)},
-                    {"itl_p50_ms", rounded(itl_p50_ms)},
-                    {"finish_reason", finish_reason}};
+  std::string line = fmt::format(
+      "{{\"prompt_tokens\":{},\"completion_tokens\":{},\"ttft_ms\":{:.2f},\"itl_p50_ms\":{:.2f}",
+      prompt_tokens,
+      completion_tokens,
+      ttft_ms,
+      itl_p50_ms);
   for (const auto& entry : figures) {
-    line.insert(entry);  // a name that is there stays: what the client measured counts
+    const std::string key = json::serialize(json::string(entry.key()));
+    if (line.find(key + ":") != std::string::npos) {
+      continue;  // what the client measured counts
+    }
+    line += fmt::format(",{}:", key);
+    line += entry.value().is_double() ? fmt::format("{:.2f}", entry.value().as_double())
+                                      : json::serialize(entry.value());
   }
-  return json::serialize(line);
+  return line + "}";
 }
 
 Generation generate(ApiClient& client,

@@ -18,10 +18,10 @@
 namespace baton::cli {
 
 struct ChildOptions {
-  std::vector<std::string> command;                              // [0] is found by PATH
-  std::string output_file;                                       // both outputs; empty: inherited
-  bool append = true;                                            // to output_file
-  bool own_group = true;                                         // Ctrl-C in the terminal does not reach it
+  std::vector<std::string> command;  // [0] is found by PATH
+  std::string output_file;           // both outputs; empty: inherited
+  bool append = true;                // to output_file
+  bool own_group = true;             // Ctrl-C in the terminal does not reach it
   std::vector<std::pair<std::string, std::string>> environment;  // added to ours
 };
 

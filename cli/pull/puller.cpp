@@ -111,11 +111,11 @@ Result<std::string> fetch_wheel(const CataloguePart& part,
   const auto from = std::chrono::steady_clock::now();
   std::optional<ExitState> state;
   while (!(state = pip.wait(kNoteEvery))) {
-    options.progress(fmt::format("still downloading {} ({} s)",
-                                 part.package,
-                                 std::chrono::duration_cast<std::chrono::seconds>(
-                                     std::chrono::steady_clock::now() - from)
-                                     .count()));
+    options.progress(fmt::format(
+        "still downloading {} ({} s)",
+        part.package,
+        std::chrono::duration_cast<std::chrono::seconds>(std::chrono::steady_clock::now() - from)
+            .count()));
   }
   const std::optional<std::string> wheel = wheel_in(folder);
   if (!state->clean() || !wheel) {
@@ -189,8 +189,8 @@ Result<std::string> sha256_of_file(const std::string& path) {
   std::vector<char> buffer(std::size_t{1} << 20);
   while (good && in) {
     in.read(buffer.data(), static_cast<std::streamsize>(buffer.size()));
-    good = EVP_DigestUpdate(
-               context.get(), buffer.data(), static_cast<std::size_t>(in.gcount())) == 1;
+    good =
+        EVP_DigestUpdate(context.get(), buffer.data(), static_cast<std::size_t>(in.gcount())) == 1;
   }
   if (!good || in.bad() || EVP_DigestFinal_ex(context.get(), digest.data(), &length) != 1) {
     return fail(ErrorCode::IoError, "cannot compute the SHA-256 of " + path);
