@@ -1,10 +1,13 @@
 // Messages and values: there and back, every bound, and random damage.
 #include "common/wire/convert.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <google/protobuf/stubs/logging.h>
 #include <gtest/gtest.h>
 
+#include <fstream>
+#include <iterator>
 #include <limits>
 
 #include "common/base/random.h"
@@ -113,6 +116,19 @@ TEST(Convert, EveryErrorCodeHasItsOwnName) {
     EXPECT_EQ(error_code_from(to_string(code)), code);
   }
   EXPECT_EQ(error_code_from("no such"), ErrorCode::Internal);
+}
+
+TEST(Convert, EveryErrorCodeIsOnThePageOfTheWire) {
+  std::ifstream file("docs/wire.md");
+  const std::string page{std::istreambuf_iterator<char>(file), {}};
+  for (int i = 0; i <= static_cast<int>(ErrorCode::Internal); ++i) {
+    EXPECT_THAT(page, HasSubstr(fmt::format("`{}`", to_string(static_cast<ErrorCode>(i)))));
+  }
+  const auto* const body = wire::Frame::descriptor()->FindOneofByName("body");
+  ASSERT_NE(body, nullptr);
+  for (int i = 0; i < body->field_count(); ++i) {
+    EXPECT_THAT(page, HasSubstr(fmt::format("`{}`", body->field(i)->message_type()->name())));
+  }
 }
 
 TEST(Convert, RefusalCarriesErrorAndField) {
