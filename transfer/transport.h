@@ -49,7 +49,9 @@ struct TransportStats {
   std::uint64_t bytes_received = 0;  // counted in the receive callback
   std::uint64_t messages_received = 0;
   std::uint64_t messages_dropped = 0;  // unknown lease, old epoch, out of bounds, malformed
+  std::map<std::string, std::uint64_t> dropped_by_reason;  // non-zero counts
   std::uint64_t sends_failed = 0;
+  std::uint64_t receives_failed = 0;
   std::uint64_t loop_count = 0;  // reactor loops: shows a stuck data thread
   std::uint64_t open_leases = 0;
   std::uint64_t open_sends = 0;

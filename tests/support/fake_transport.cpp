@@ -417,14 +417,16 @@ class FakeTransport : public transfer::Transport {
   }
 
   transfer::TransportStats stats() const override {
-    return {self_->sent,
-            self_->received,
-            self_->messages,
-            self_->dropped,
-            self_->failures,
-            self_->loops,
-            self_->open_leases,
-            self_->open_sends};
+    transfer::TransportStats stats;
+    stats.bytes_sent = self_->sent;
+    stats.bytes_received = self_->received;
+    stats.messages_received = self_->messages;
+    stats.messages_dropped = self_->dropped;
+    stats.sends_failed = self_->failures;
+    stats.loop_count = self_->loops;
+    stats.open_leases = self_->open_leases;
+    stats.open_sends = self_->open_sends;
+    return stats;
   }
 
   void stop() override {

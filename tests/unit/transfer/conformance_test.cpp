@@ -1,0 +1,481 @@
+// What every data path promises, checked on each of them.
+#include <algorithm>
+
+#include "tests/unit/transfer/rig.h"
+
+namespace baton::testing {
+namespace {
+
+using transfer::LeaseReceiver;
+
+class Conformance : public ::testing::TestWithParam<std::string> {
+ protected:
+  // Large enough blocks that UCX takes the path of large messages when several are merged.
+  static constexpr std::uint32_t kBlocks = 64;
+
+  void start(const KvLayout& layout = small_layout(),
+             std::uint32_t blocks = kBlocks,
+             std::size_t window = std::size_t{8} << 20) {
+    rig_ = make_rig(GetParam());
+    source_ = std::make_unique<TestArena>(layout, blocks);
+    target_ = std::make_unique<TestArena>(layout, blocks);
+    source_->fill(7);
+    sender_ = rig_->make("p0", source_->view(), window);
+    receiver_ = rig_->make("d0", target_->view(), window);
+    peer_ = sender_->connect(receiver_->worker_address(), lost_.setter()).value();
+  }
+
+  std::uint32_t layers() const { return source_->view().layout.layers; }
+  std::uint64_t bytes_of(std::size_t blocks) const {
+    return source_->view().layout.block_bytes_all_layers() * blocks;
+  }
+
+  // Every block of the target that is not in `written` is untouched, and so are the canaries.
+  void expect_untouched_but(const std::vector<BlockId>& written) const {
+    EXPECT_TRUE(target_->canaries_intact());
+    for (std::uint32_t layer = 0; layer < layers(); ++layer) {
+      for (std::uint32_t i = 0; i < target_->view().num_blocks; ++i) {
+        if (std::find(written.begin(), written.end(), BlockId{i}) == written.end()) {
+          EXPECT_TRUE(target_->is_filled_with(layer, BlockId{i}, std::byte{0}))
+              << "layer " << layer << " block " << i;
+        }
+      }
+    }
+  }
+
+  std::unique_ptr<Rig> rig_;
+  std::unique_ptr<TestArena> source_;
+  std::unique_ptr<TestArena> target_;
+  std::unique_ptr<transfer::Transport> sender_;
+  std::unique_ptr<transfer::Transport> receiver_;
+  std::shared_ptr<transfer::Peer> peer_;
+  Promised<Error> lost_;
+};
+
+std::vector<BlockId> ids(std::initializer_list<std::uint32_t> values) {
+  std::vector<BlockId> out;
+  for (const std::uint32_t value : values) {
+    out.emplace_back(value);
+  }
+  return out;
+}
+
+TEST_P(Conformance, BytesLandWhereGrantedAndNowhereElse) {
+  start();
+  const LeaseId lease = random_lease();
+  const std::vector<BlockRun> runs{{BlockId{10}, 3}, {BlockId{40}, 2}};
+  auto landing = receiver_->open_lease(lease, Epoch{1}, runs);
+  auto sending =
+      sender_->begin(peer_, make_grant(lease, Epoch{1}, source_->view().layout, runs)).value();
+  const auto blocks = ids({5, 6, 20, 21, 63});
+  for (std::uint32_t layer = 0; layer < layers(); ++layer) {
+    sending->send_layer(layer, 0, blocks);
+  }
+  Promised<Result<std::uint64_t>> flushed;
+  sending->finish(flushed.setter());
+  const auto sent = flushed.wait();
+  ASSERT_TRUE(sent && sent->has_value());
+  EXPECT_EQ(**sent, bytes_of(5));
+  Promised<Result<LeaseReceiver::Done>> complete;
+  landing->expect(**sent, complete.setter());
+  const auto done = complete.wait();
+  ASSERT_TRUE(done && done->has_value());
+  EXPECT_EQ((*done)->bytes, bytes_of(5));
+  EXPECT_EQ((*done)->transport, rig_->lane());
+  EXPECT_EQ(peer_->transport_name(), rig_->lane());
+  const auto written = ids({10, 11, 12, 40, 41});
+  for (std::uint32_t layer = 0; layer < layers(); ++layer) {
+    for (std::size_t i = 0; i < blocks.size(); ++i) {
+      EXPECT_TRUE(target_->holds(layer, written[i], 7, blocks[i]));
+    }
+  }
+  expect_untouched_but(written);
+  EXPECT_EQ(receiver_->stats().bytes_received, bytes_of(5));
+  EXPECT_EQ(sender_->stats().bytes_sent, bytes_of(5));
+  EXPECT_EQ(receiver_->stats().messages_dropped, 0U);
+}
+
+TEST_P(Conformance, ExpectBeforeTheBytesWaitsForThem) {
+  start();
+  const LeaseId lease = random_lease();
+  const std::vector<BlockRun> runs{{BlockId{0}, 4}};
+  auto landing = receiver_->open_lease(lease, Epoch{1}, runs);
+  Promised<Result<LeaseReceiver::Done>> complete;
+  landing->expect(bytes_of(4), complete.setter());
+  auto sending =
+      sender_->begin(peer_, make_grant(lease, Epoch{1}, source_->view().layout, runs)).value();
+  for (std::uint32_t layer = layers(); layer-- > 0;) {  // layers in reverse, halves swapped
+    EXPECT_FALSE(complete.is_set());
+    sending->send_layer(layer, 2, ids({30, 31}));
+    sending->send_layer(layer, 0, ids({33, 32}));
+  }
+  const auto done = complete.wait();
+  ASSERT_TRUE(done && done->has_value());
+  for (std::uint32_t layer = 0; layer < layers(); ++layer) {
+    EXPECT_TRUE(target_->holds(layer, BlockId{0}, 7, BlockId{33}));
+    EXPECT_TRUE(target_->holds(layer, BlockId{1}, 7, BlockId{32}));
+    EXPECT_TRUE(target_->holds(layer, BlockId{2}, 7, BlockId{30}));
+    EXPECT_TRUE(target_->holds(layer, BlockId{3}, 7, BlockId{31}));
+  }
+}
+
+TEST_P(Conformance, LargeMessagesInterleavedOverManyLeasesWithASmallWindow) {
+  // 32 KiB blocks, runs of up to 16: messages up to half a MiB, two fit the window.
+  start(small_layout(4, 256), 128, std::size_t{1} << 20);
+  constexpr std::size_t kLeases = 8;
+  struct One {
+    std::unique_ptr<LeaseReceiver> landing;
+    std::unique_ptr<transfer::LeaseSender> sending;
+    Promised<Result<LeaseReceiver::Done>> complete;
+    Promised<Result<std::uint64_t>> flushed;
+  };
+  std::vector<One> all(kLeases);
+  for (std::size_t i = 0; i < kLeases; ++i) {
+    const LeaseId lease = random_lease();
+    const std::vector<BlockRun> runs{{BlockId{static_cast<std::uint32_t>(16 * i)}, 16}};
+    all[i].landing = receiver_->open_lease(lease, Epoch{3}, runs);
+    all[i].sending =
+        sender_->begin(peer_, make_grant(lease, Epoch{3}, source_->view().layout, runs)).value();
+  }
+  for (std::uint32_t layer = 0; layer < layers(); ++layer) {
+    for (std::size_t i = 0; i < kLeases; ++i) {
+      std::vector<BlockId> blocks;
+      for (std::uint32_t b = 0; b < 16; ++b) {
+        blocks.emplace_back(static_cast<std::uint32_t>(16 * (kLeases - 1 - i) + b));
+      }
+      all[i].sending->send_layer(layer, 0, blocks);
+    }
+  }
+  for (One& one : all) {
+    one.sending->finish(one.flushed.setter());
+  }
+  for (One& one : all) {
+    const auto sent = one.flushed.wait();
+    ASSERT_TRUE(sent && sent->has_value());
+    one.landing->expect(**sent, one.complete.setter());
+  }
+  for (std::size_t i = 0; i < kLeases; ++i) {
+    const auto done = all[i].complete.wait();
+    ASSERT_TRUE(done && done->has_value());
+    EXPECT_EQ((*done)->bytes, bytes_of(16));
+    for (std::uint32_t layer = 0; layer < layers(); ++layer) {
+      for (std::uint32_t b = 0; b < 16; ++b) {
+        EXPECT_TRUE(
+            target_->holds(layer,
+                           BlockId{static_cast<std::uint32_t>(16 * i + b)},
+                           7,
+                           BlockId{static_cast<std::uint32_t>(16 * (kLeases - 1 - i) + b)}));
+      }
+    }
+  }
+  EXPECT_TRUE(target_->canaries_intact());
+}
+
+TEST_P(Conformance, ManySmallScatteredBlocks) {
+  start(small_layout(2, 16), 512);
+  const LeaseId lease = random_lease();
+  std::vector<BlockRun> runs;
+  std::vector<BlockId> blocks;
+  std::vector<std::uint32_t> order(512);
+  for (std::uint32_t i = 0; i < 512; ++i) {
+    order[i] = i;
+  }
+  std::mt19937 rng(5);
+  std::shuffle(order.begin(), order.end(), rng);
+  for (std::uint32_t i = 0; i < 512; ++i) {
+    runs.push_back({BlockId{order[i]}, 1});
+    blocks.emplace_back(511 - i);
+  }
+  auto landing = receiver_->open_lease(lease, Epoch{1}, runs);
+  auto sending =
+      sender_->begin(peer_, make_grant(lease, Epoch{1}, source_->view().layout, runs)).value();
+  sending->send_layer(0, 0, blocks);
+  sending->send_layer(1, 0, blocks);
+  Promised<Result<LeaseReceiver::Done>> complete;
+  landing->expect(bytes_of(512), complete.setter());
+  const auto done = complete.wait();
+  ASSERT_TRUE(done && done->has_value());
+  for (std::uint32_t layer = 0; layer < 2; ++layer) {
+    for (std::uint32_t i = 0; i < 512; ++i) {
+      ASSERT_TRUE(target_->holds(layer, BlockId{order[i]}, 7, BlockId{511 - i}));
+    }
+  }
+  EXPECT_TRUE(target_->canaries_intact());
+}
+
+TEST_P(Conformance, NothingToSendCompletesAtOnce) {
+  start();
+  const LeaseId lease = random_lease();
+  auto landing = receiver_->open_lease(lease, Epoch{1}, {});
+  auto sending =
+      sender_->begin(peer_, make_grant(lease, Epoch{1}, source_->view().layout, {})).value();
+  sending->send_layer(0, 0, {});
+  Promised<Result<std::uint64_t>> flushed;
+  sending->finish(flushed.setter());
+  const auto sent = flushed.wait();
+  ASSERT_TRUE(sent && sent->has_value());
+  EXPECT_EQ(**sent, 0U);
+  Promised<Result<LeaseReceiver::Done>> complete;
+  landing->expect(0, complete.setter());
+  const auto done = complete.wait();
+  ASSERT_TRUE(done && done->has_value());
+  EXPECT_EQ((*done)->transport, "none");
+}
+
+TEST_P(Conformance, AfterRevokeNoByteLands) {
+  start(small_layout(8, 256), 64, std::size_t{1} << 20);
+  const LeaseId lease = random_lease();
+  const std::vector<BlockRun> runs{{BlockId{0}, 64}};
+  auto landing = receiver_->open_lease(lease, Epoch{1}, runs);
+  auto sending =
+      sender_->begin(peer_, make_grant(lease, Epoch{1}, source_->view().layout, runs)).value();
+  std::vector<BlockId> blocks;
+  for (std::uint32_t i = 0; i < 64; ++i) {
+    blocks.emplace_back(i);
+  }
+  for (std::uint32_t layer = 0; layer < 4; ++layer) {
+    sending->send_layer(layer, 0, blocks);
+  }
+  ASSERT_TRUE(eventually([&] { return receiver_->stats().bytes_received > 0; }));
+  Done fenced;
+  landing->revoke(fenced.setter());
+  ASSERT_TRUE(fenced.wait());
+  target_->fill_byte(std::byte{0});  // the blocks belong to somebody else now
+  for (std::uint32_t layer = 4; layer < 8; ++layer) {
+    sending->send_layer(layer, 0, blocks);
+  }
+  Promised<Result<std::uint64_t>> flushed;
+  sending->finish(flushed.setter());
+  ASSERT_TRUE(flushed.wait());
+  ASSERT_TRUE(eventually([&] { return receiver_->stats().messages_dropped > 0; }));
+  // A later lease over the same connection comes after everything of the first.
+  const LeaseId next = random_lease();
+  auto second = receiver_->open_lease(next, Epoch{2}, {{BlockId{63}, 1}});
+  auto resend =
+      sender_->begin(peer_, make_grant(next, Epoch{2}, source_->view().layout, {{BlockId{63}, 1}}))
+          .value();
+  for (std::uint32_t layer = 0; layer < layers(); ++layer) {
+    resend->send_layer(layer, 0, ids({9}));
+  }
+  Promised<Result<LeaseReceiver::Done>> complete;
+  second->expect(bytes_of(1), complete.setter());
+  const auto done = complete.wait();
+  ASSERT_TRUE(done && done->has_value());
+  expect_untouched_but(ids({63}));
+}
+
+TEST_P(Conformance, RevokeFailsAPendingExpect) {
+  start();
+  const LeaseId lease = random_lease();
+  auto landing = receiver_->open_lease(lease, Epoch{1}, {{BlockId{0}, 1}});
+  Promised<Result<LeaseReceiver::Done>> complete;
+  landing->expect(bytes_of(1), complete.setter());
+  Done fenced;
+  landing->revoke(fenced.setter());
+  ASSERT_TRUE(fenced.wait());
+  const auto done = complete.wait();
+  ASSERT_TRUE(done && !done->has_value());
+  EXPECT_EQ(done->error().code, ErrorCode::GrantRevoked);
+  Done again;
+  landing->revoke(again.setter());
+  EXPECT_TRUE(again.wait());
+  EXPECT_EQ(receiver_->stats().open_leases, 0U);
+}
+
+TEST_P(Conformance, ACommitThatCannotBeIsRefused) {
+  start();
+  auto landing = receiver_->open_lease(random_lease(), Epoch{1}, {{BlockId{0}, 1}});
+  Promised<Result<LeaseReceiver::Done>> complete;
+  landing->expect(bytes_of(1) + 1, complete.setter());
+  const auto done = complete.wait();
+  ASSERT_TRUE(done && !done->has_value());
+  EXPECT_EQ(done->error().code, ErrorCode::ProtocolError);
+  Promised<Result<LeaseReceiver::Done>> repeated;
+  landing->expect(bytes_of(1), repeated.setter());
+  const auto second = repeated.wait();
+  ASSERT_TRUE(second && !second->has_value());
+  EXPECT_EQ(second->error().code, ErrorCode::ProtocolError);
+}
+
+TEST_P(Conformance, AbortDrainsAndQuiesces) {
+  start(small_layout(8, 256), 64, std::size_t{1} << 20);
+  const LeaseId lease = random_lease();
+  const std::vector<BlockRun> runs{{BlockId{0}, 64}};
+  auto landing = receiver_->open_lease(lease, Epoch{1}, runs);
+  auto sending =
+      sender_->begin(peer_, make_grant(lease, Epoch{1}, source_->view().layout, runs)).value();
+  std::vector<BlockId> blocks;
+  for (std::uint32_t i = 0; i < 64; ++i) {
+    blocks.emplace_back(i);
+  }
+  for (std::uint32_t layer = 0; layer < layers(); ++layer) {
+    sending->send_layer(layer, 0, blocks);
+  }
+  Promised<Result<std::uint64_t>> flushed;
+  sending->finish(flushed.setter());
+  Done quiesced;
+  sending->abort(quiesced.setter());
+  ASSERT_TRUE(quiesced.wait());
+  const auto sent = flushed.wait();
+  ASSERT_TRUE(sent);
+  EXPECT_TRUE(eventually([&] { return sender_->stats().open_sends == 0; }));
+  Done again;
+  sending->abort(again.setter());
+  EXPECT_TRUE(again.wait());
+  EXPECT_EQ(quiesced.times(), 1);
+  EXPECT_EQ(flushed.times(), 1);
+}
+
+TEST_P(Conformance, DroppedHandlesLeaveNothingOpen) {
+  start();
+  const LeaseId lease = random_lease();
+  const std::vector<BlockRun> runs{{BlockId{0}, 4}};
+  {
+    auto landing = receiver_->open_lease(lease, Epoch{1}, runs);
+    auto sending =
+        sender_->begin(peer_, make_grant(lease, Epoch{1}, source_->view().layout, runs)).value();
+    sending->send_layer(0, 0, ids({0, 1, 2, 3}));
+  }
+  EXPECT_TRUE(eventually([&] { return receiver_->stats().open_leases == 0; }));
+  EXPECT_TRUE(eventually([&] { return sender_->stats().open_sends == 0; }));
+}
+
+TEST_P(Conformance, BlocksOutsideTheGrantFailTheSend) {
+  start();
+  const LeaseId lease = random_lease();
+  const std::vector<BlockRun> runs{{BlockId{0}, 2}};
+  auto landing = receiver_->open_lease(lease, Epoch{1}, runs);
+  auto sending =
+      sender_->begin(peer_, make_grant(lease, Epoch{1}, source_->view().layout, runs)).value();
+  sending->send_layer(0, 1, ids({4, 5}));
+  Promised<Result<std::uint64_t>> flushed;
+  sending->finish(flushed.setter());
+  const auto sent = flushed.wait();
+  ASSERT_TRUE(sent && !sent->has_value());
+  EXPECT_EQ(sent->error().code, ErrorCode::InvalidArgument);
+  expect_untouched_but({});
+}
+
+TEST_P(Conformance, AnotherLayoutIsRefusedAtTheGrant) {
+  start();
+  auto grant = make_grant(random_lease(), Epoch{1}, small_layout(5), {{BlockId{0}, 1}});
+  const auto sending = sender_->begin(peer_, grant);
+  ASSERT_FALSE(sending.has_value());
+  EXPECT_EQ(sending.error().code, ErrorCode::Mismatch);
+}
+
+TEST_P(Conformance, TheSameBlockTwiceIsDroppedAndCountedOnce) {
+  start();
+  const LeaseId lease = random_lease();
+  const std::vector<BlockRun> runs{{BlockId{8}, 2}};
+  auto landing = receiver_->open_lease(lease, Epoch{1}, runs);
+  auto sending =
+      sender_->begin(peer_, make_grant(lease, Epoch{1}, source_->view().layout, runs)).value();
+  for (std::uint32_t layer = 0; layer < layers(); ++layer) {
+    sending->send_layer(layer, 0, ids({1, 2}));
+    sending->send_layer(layer, 0, ids({3, 4}));
+  }
+  ASSERT_TRUE(eventually([&] { return receiver_->stats().messages_dropped == layers(); }));
+  Promised<Result<LeaseReceiver::Done>> complete;
+  landing->expect(bytes_of(2), complete.setter());
+  const auto done = complete.wait();
+  ASSERT_TRUE(done && done->has_value());
+  EXPECT_EQ((*done)->bytes, bytes_of(2));
+  for (std::uint32_t layer = 0; layer < layers(); ++layer) {
+    EXPECT_TRUE(target_->holds(layer, BlockId{8}, 7, BlockId{1}));
+    EXPECT_TRUE(target_->holds(layer, BlockId{9}, 7, BlockId{2}));
+  }
+}
+
+TEST_P(Conformance, AStoppedReceiverIsSeenAndANewOneServes) {
+  start();
+  receiver_->stop();
+  receiver_->stop();
+  const LeaseId lease = random_lease();
+  const std::vector<BlockRun> runs{{BlockId{0}, 2}};
+  // Over a connection whose other end is gone a send may fail or its bytes may be lost; it never
+  // hangs once the connection is dropped.
+  auto sending =
+      sender_->begin(peer_, make_grant(lease, Epoch{1}, source_->view().layout, runs)).value();
+  sending->send_layer(0, 0, ids({0, 1}));
+  Done quiesced;
+  sending->abort(quiesced.setter());
+  sending.reset();
+  peer_.reset();
+  ASSERT_TRUE(quiesced.wait());
+
+  receiver_ = rig_->make("d1", target_->view());
+  peer_ = sender_->connect(receiver_->worker_address(), nullptr).value();
+  auto landing = receiver_->open_lease(lease, Epoch{1}, runs);
+  sending =
+      sender_->begin(peer_, make_grant(lease, Epoch{1}, source_->view().layout, runs)).value();
+  for (std::uint32_t layer = 0; layer < layers(); ++layer) {
+    sending->send_layer(layer, 0, ids({0, 1}));
+  }
+  Promised<Result<LeaseReceiver::Done>> complete;
+  landing->expect(bytes_of(2), complete.setter());
+  const auto done = complete.wait();
+  ASSERT_TRUE(done && done->has_value());
+}
+
+TEST_P(Conformance, StopEndsWhatIsOpen) {
+  start();
+  const LeaseId lease = random_lease();
+  const std::vector<BlockRun> runs{{BlockId{0}, 2}};
+  auto landing = receiver_->open_lease(lease, Epoch{1}, runs);
+  auto sending =
+      sender_->begin(peer_, make_grant(lease, Epoch{1}, source_->view().layout, runs)).value();
+  Promised<Result<LeaseReceiver::Done>> complete;
+  landing->expect(bytes_of(2), complete.setter());
+  sender_->stop();
+  receiver_->stop();
+  Promised<Result<std::uint64_t>> flushed;
+  sending->finish(flushed.setter());
+  const auto sent = flushed.wait();
+  ASSERT_TRUE(sent && !sent->has_value());
+  EXPECT_EQ(sent->error().code, ErrorCode::Unavailable);
+  const auto done = complete.wait();
+  ASSERT_TRUE(done && !done->has_value());
+  Done fenced;
+  landing->revoke(fenced.setter());
+  EXPECT_TRUE(fenced.wait());
+}
+
+TEST_P(Conformance, AThousandTinyTransfersLeaveNothing) {
+  start();
+  for (int i = 0; i < 1000; ++i) {
+    const LeaseId lease = random_lease();
+    const std::vector<BlockRun> runs{{BlockId{static_cast<std::uint32_t>(i % kBlocks)}, 1}};
+    auto landing = receiver_->open_lease(lease, Epoch{1}, runs);
+    auto sending =
+        sender_->begin(peer_, make_grant(lease, Epoch{1}, source_->view().layout, runs)).value();
+    for (std::uint32_t layer = 0; layer < layers(); ++layer) {
+      sending->send_layer(layer, 0, ids({3}));
+    }
+    Promised<Result<LeaseReceiver::Done>> complete;
+    Promised<Result<std::uint64_t>> flushed;
+    landing->expect(bytes_of(1), complete.setter());
+    sending->finish(flushed.setter());
+    const auto done = complete.wait();
+    ASSERT_TRUE(done && done->has_value());
+    const auto sent = flushed.wait();
+    ASSERT_TRUE(sent && sent->has_value());
+  }
+  EXPECT_TRUE(eventually(
+      [&] { return receiver_->stats().open_leases == 0 && sender_->stats().open_sends == 0; }));
+  EXPECT_EQ(receiver_->stats().bytes_received, 1000 * bytes_of(1));
+}
+
+TEST_P(Conformance, AForeignAddressIsRefused) {
+  start();
+  const auto refused = sender_->connect({}, nullptr);
+  ASSERT_FALSE(refused.has_value());
+}
+
+INSTANTIATE_TEST_SUITE_P(Paths,
+                         Conformance,
+                         ::testing::Values("fake", "tcp", "shm"),
+                         [](const auto& info) { return info.param; });
+
+}  // namespace
+}  // namespace baton::testing

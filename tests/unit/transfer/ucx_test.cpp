@@ -1,0 +1,125 @@
+// The parts of the UCX path that need no connection: settings, addresses, lanes, messages.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "tests/unit/transfer/arena.h"
+#include "transfer/ucx/endpoint.h"
+#include "transfer/ucx/log.h"
+#include "transfer/ucx/settings.h"
+#include "transfer/ucx/worker.h"
+
+namespace baton::transfer {
+namespace {
+
+TransportOptions options_of(const std::string& transport) {
+  TransportOptions options;
+  options.transport = transport;
+  return options;
+}
+
+TEST(UcxSettings, TheTransportChoosesTheLanes) {
+  EXPECT_EQ(context_settings(options_of("tcp")).value(), (UcxSettings{{"TLS", "tcp"}}));
+  EXPECT_EQ(context_settings(options_of("shm")).value(), (UcxSettings{{"TLS", "posix,sysv,cma"}}));
+  EXPECT_TRUE(context_settings(options_of("auto")).value().empty());
+  const auto refused = context_settings(options_of("carrier-pigeon"));
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_EQ(refused.error().code, ErrorCode::InvalidConfig);
+  auto with_network = options_of("tcp");
+  with_network.network = "lo";
+  EXPECT_EQ(context_settings(with_network).value(),
+            (UcxSettings{{"TLS", "tcp"}, {"NET_DEVICES", "lo"}}));
+}
+
+TEST(UcxSettings, TheOperatorsEnvironmentWins) {
+  ::setenv("UCX_TLS", "tcp,self", 1);
+  EXPECT_TRUE(context_settings(options_of("shm")).value().empty());
+  ::unsetenv("UCX_TLS");
+  ::setenv("UCX_BATON_TEST_A", "mine", 1);
+  auto options = options_of("tcp");
+  options.ucx = {{"UCX_BATON_TEST_A", "yours"}, {"BATON_TEST_B", "b"}};
+  ASSERT_TRUE(apply_environment(options).has_value());
+  EXPECT_STREQ(::getenv("UCX_BATON_TEST_A"), "mine");
+  EXPECT_STREQ(::getenv("UCX_BATON_TEST_B"), "b");
+  EXPECT_NE(::getenv("UCX_KEEPALIVE_INTERVAL"), nullptr);
+  ::unsetenv("UCX_BATON_TEST_A");
+  ::unsetenv("UCX_BATON_TEST_B");
+}
+
+TEST(UcxSettings, AnImpossibleNameIsRefused) {
+  for (const char* name : {"", "UCX_", "tls", "A=B", "A B", "PATH/../X"}) {
+    auto options = options_of("tcp");
+    options.ucx = {{name, "x"}};
+    const auto status = apply_environment(options);
+    ASSERT_FALSE(status.has_value()) << name;
+    EXPECT_EQ(status.error().code, ErrorCode::InvalidConfig);
+  }
+}
+
+TEST(UcxLog, UnusedSettingsAreNamedWithoutTheShippedOnes) {
+  const std::string hint = " (set UCX_WARN_UNUSED_ENV_VARS=n to suppress this warning)";
+  EXPECT_EQ(filter_unused_settings("unused env variable: UCX_MM_ERROR_HANDLING" + hint), "");
+  EXPECT_EQ(filter_unused_settings("unused env variables: UCX_RC_TIMEOUT,UCX_TYPO,UCX_NO" + hint),
+            "settings that this UCX does not know or use: UCX_TYPO, UCX_NO");
+  EXPECT_EQ(filter_unused_settings("connect failed"), "connect failed");
+}
+
+TEST(UcxLane, IsReadFromUcxsDescription) {
+  const auto info = [](const std::string& lanes) {
+    return "#\n# UCP endpoint \n#               peer: <no debug data>\n" + lanes +
+           "#                 am_send: 0..<egr/short>..93\n";
+  };
+  EXPECT_EQ(parse_lane(info("#   lane[0]:  3:sysv/memory.0 md[2]  -> md[2]/sysv/sysdev[255] am "
+                            "am_bw#0 keepalive\n")),
+            Lane::Shm);
+  EXPECT_EQ(parse_lane(info("#   lane[0]:  1:tcp/lo.0 md[0]  -> md[0]/tcp/sysdev[255] am am_bw#0 "
+                            "keepalive wireup\n")),
+            Lane::Tcp);
+  EXPECT_EQ(parse_lane(info("#   lane[0]:  0:posix/memory.0 md[0] -> md[0]/posix am am_bw#0\n"
+                            "#   lane[1]:  9:cma/memory.0 md[3] -> md[3]/cma rma_bw#0\n")),
+            Lane::Shm);
+  EXPECT_EQ(parse_lane(info("#   lane[0]:  0:ud_verbs/rxe0:1.0 md[0] -> md[0]/ud_verbs wireup\n"
+                            "#   lane[1]:  9:rc_verbs/rxe0:1.0 md[3] -> md[3]/rc_verbs am am_bw#0 "
+                            "rma_bw#0\n")),
+            Lane::Rc);
+  EXPECT_EQ(parse_lane(""), Lane::Unknown);
+  EXPECT_EQ(parse_lane("lane[0]"), Lane::Unknown);
+}
+
+TEST(UcxAddress, OnlyAnIntactOneOfTheSameVersionIsOpened) {
+  const auto context = std::move(UcxContext::create(options_of("tcp"))).value();
+  const auto worker = std::move(UcxWorker::create(*context)).value();
+  const std::vector<std::byte> good = worker->address();
+  EXPECT_TRUE(open_address(good).has_value());
+  for (std::size_t i = 0; i < good.size(); ++i) {
+    auto bad = good;
+    bad[i] ^= std::byte{1};
+    const auto refused = open_address(bad);
+    ASSERT_FALSE(refused.has_value()) << "byte " << i;
+    const bool is_version = i >= 4 && i < 8;
+    EXPECT_EQ(refused.error().code, is_version ? ErrorCode::Mismatch : ErrorCode::ProtocolError);
+  }
+  for (std::size_t length = 0; length < good.size(); ++length) {
+    EXPECT_FALSE(open_address(std::span(good).first(length)).has_value());
+  }
+}
+
+TEST(UcxTransport, ImpossibleOptionsAreRefused) {
+  testing::TestArena arena(testing::small_layout(), 4);
+  auto window = options_of("tcp");
+  window.window_bytes = 0;
+  EXPECT_EQ(Transport::create(window, arena.view()).error().code, ErrorCode::InvalidConfig);
+  window.window_bytes = std::size_t{33} << 20;
+  EXPECT_EQ(Transport::create(window, arena.view()).error().code, ErrorCode::InvalidConfig);
+  EXPECT_EQ(Transport::create(options_of("x"), arena.view()).error().code,
+            ErrorCode::InvalidConfig);
+  EXPECT_FALSE(Transport::create(options_of("tcp"), KvArenaView{}).has_value());
+  auto nowhere = options_of("tcp");
+  nowhere.network = "no_such_interface";
+  const auto refused = Transport::create(nowhere, arena.view());
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_FALSE(refused.error().message.empty());
+}
+
+}  // namespace
+}  // namespace baton::transfer

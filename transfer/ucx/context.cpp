@@ -1,0 +1,83 @@
+#include "transfer/ucx/context.h"
+
+#include <fmt/format.h>
+
+#include "transfer/ucx/log.h"
+#include "transfer/ucx/settings.h"
+
+namespace baton::transfer {
+
+std::string ucx_error(const std::string& what, ucs_status_t status) {
+  return fmt::format("{}: {}", what, ucs_status_string(status));
+}
+
+std::string ucx_version_string() {
+  unsigned major = 0;
+  unsigned minor = 0;
+  unsigned patch = 0;
+  ucp_get_version(&major, &minor, &patch);
+  return fmt::format("{}.{}.{}", major, minor, patch);
+}
+
+Result<std::unique_ptr<UcxContext>> UcxContext::create(const TransportOptions& options) {
+  BATON_ASSIGN(const UcxSettings settings, context_settings(options));
+  BATON_TRY(apply_environment(options));
+  redirect_ucx_log();
+  ucp_config_t* config = nullptr;
+  ucs_status_t status = ucp_config_read(nullptr, nullptr, &config);
+  if (status != UCS_OK) {
+    return fail(ErrorCode::InvalidConfig, ucx_error("reading UCX settings", status));
+  }
+  for (const auto& [name, value] : settings) {
+    status = ucp_config_modify(config, name.c_str(), value.c_str());
+    if (status != UCS_OK) {
+      ucp_config_release(config);
+      return fail(ErrorCode::InvalidConfig,
+                  ucx_error(fmt::format("UCX setting {}={}", name, value), status));
+    }
+  }
+  ucp_params_t params{};
+  params.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_MT_WORKERS_SHARED;
+  // No one-sided access: over lanes that emulate it, a peer could write anywhere.
+  params.features = UCP_FEATURE_AM | UCP_FEATURE_WAKEUP;
+  params.mt_workers_shared = 0;
+  ucp_context_h context = nullptr;
+  status = ucp_init(&params, config, &context);
+  ucp_config_release(config);
+  if (status != UCS_OK) {
+    return fail(ErrorCode::Unavailable,
+                ucx_error(fmt::format("UCX finds no usable lane for transfer.transport {}",
+                                      options.transport),
+                          status));
+  }
+  return std::unique_ptr<UcxContext>(new UcxContext(context));
+}
+
+UcxContext::~UcxContext() {
+  ucp_cleanup(context_);
+}
+
+Result<std::unique_ptr<UcxMemory>> UcxMemory::create(const UcxContext& context,
+                                                     std::byte* base,
+                                                     std::size_t bytes) {
+  ucp_mem_map_params_t params{};
+  params.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH |
+                      UCP_MEM_MAP_PARAM_FIELD_MEMORY_TYPE;
+  params.address = base;
+  params.length = bytes;
+  params.memory_type = UCS_MEMORY_TYPE_HOST;
+  ucp_mem_h memory = nullptr;
+  const ucs_status_t status = ucp_mem_map(context.get(), &params, &memory);
+  if (status != UCS_OK) {
+    return fail(
+        ErrorCode::OutOfMemory,
+        ucx_error(fmt::format("registering {} bytes of KV memory with UCX", bytes), status));
+  }
+  return std::unique_ptr<UcxMemory>(new UcxMemory(context.get(), memory));
+}
+
+UcxMemory::~UcxMemory() {
+  ucp_mem_unmap(context_, memory_);
+}
+
+}  // namespace baton::transfer

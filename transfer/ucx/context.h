@@ -1,0 +1,56 @@
+// A UCX context and the arena registered with it.
+//
+// Owner: UcxTransport; outlives every worker made from it. Thread: const after creation. Failure:
+// creating one names what UCX refused.
+#pragma once
+
+#include <ucp/api/ucp.h>
+
+#include <cstddef>
+#include <memory>
+#include <string>
+
+#include "common/base/error.h"
+#include "transfer/transport.h"
+
+namespace baton::transfer {
+
+// "NAME: UCX's own words": the message of every UCX error.
+std::string ucx_error(const std::string& what, ucs_status_t status);
+// The version of the library really loaded.
+std::string ucx_version_string();
+
+class UcxContext {
+ public:
+  static Result<std::unique_ptr<UcxContext>> create(const TransportOptions& options);
+  ~UcxContext();
+  UcxContext(const UcxContext&) = delete;
+  UcxContext& operator=(const UcxContext&) = delete;
+
+  ucp_context_h get() const { return context_; }
+
+ private:
+  explicit UcxContext(ucp_context_h context) : context_(context) {}
+  ucp_context_h context_;
+};
+
+// Host memory known to a context, so that operations need no look-up.
+class UcxMemory {
+ public:
+  // `context` and the memory outlive this.
+  static Result<std::unique_ptr<UcxMemory>> create(const UcxContext& context,
+                                                   std::byte* base,
+                                                   std::size_t bytes);
+  ~UcxMemory();
+  UcxMemory(const UcxMemory&) = delete;
+  UcxMemory& operator=(const UcxMemory&) = delete;
+
+  ucp_mem_h get() const { return memory_; }
+
+ private:
+  UcxMemory(ucp_context_h context, ucp_mem_h memory) : context_(context), memory_(memory) {}
+  ucp_context_h context_;
+  ucp_mem_h memory_;
+};
+
+}  // namespace baton::transfer

@@ -1,0 +1,156 @@
+#include "transfer/ucx/reactor.h"
+
+#include <pthread.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "common/base/check.h"
+
+namespace baton::transfer {
+namespace {
+
+// Rounds without work before the thread sleeps while transfers are open. An empty round takes well
+// under a microsecond; a sleep and its wake-up cost about ten.
+constexpr int kSpinRounds = 100;
+// Beside the descriptors, in case UCX misses a wake-up; also drives keepalive.
+constexpr int kTimerMs = 100;
+
+}  // namespace
+
+Result<std::unique_ptr<Reactor>> Reactor::create(UcxWorker& worker) {
+  const int wake_fd = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  const int poll_fd = ::epoll_create1(EPOLL_CLOEXEC);
+  std::unique_ptr<Reactor> self(new Reactor(worker, wake_fd, poll_fd));
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.fd = wake_fd;
+  epoll_event data_event{};
+  data_event.events = EPOLLIN;
+  data_event.data.fd = worker.event_fd();
+  if (wake_fd < 0 || poll_fd < 0 || ::epoll_ctl(poll_fd, EPOLL_CTL_ADD, wake_fd, &event) != 0 ||
+      ::epoll_ctl(poll_fd, EPOLL_CTL_ADD, worker.event_fd(), &data_event) != 0) {
+    return fail(ErrorCode::IoError,
+                std::string("descriptors of the data thread: ") + std::strerror(errno));
+  }
+  return self;
+}
+
+Reactor::~Reactor() {
+  stop();
+  for (const int fd : {wake_fd_, poll_fd_}) {
+    if (fd >= 0) {
+      ::close(fd);
+    }
+  }
+}
+
+void Reactor::start(Hooks hooks) {
+  hooks_ = std::move(hooks);
+  thread_ = std::thread([this] { run(); });
+  ::pthread_setname_np(thread_.native_handle(), "baton-data");
+}
+
+void Reactor::post(Command command) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!is_over_) {
+      commands_.push_back(std::move(command));
+      if (is_sleeping_) {
+        is_sleeping_ = false;
+        const std::uint64_t one = 1;
+        // A full counter wakes the thread as well, so the result does not matter.
+        [[maybe_unused]] const auto written = ::write(wake_fd_, &one, sizeof(one));
+      }
+      return;
+    }
+  }
+  const std::lock_guard lock(after_mutex_);
+  command();
+}
+
+void Reactor::stop() {
+  post([this] {
+    const std::lock_guard lock(mutex_);
+    is_stopping_ = true;
+  });
+  if (thread_.joinable()) {
+    BATON_CHECK(thread_.get_id() != std::this_thread::get_id(),
+                "a data thread's callback does not stop its transport");
+    thread_.join();
+  }
+}
+
+bool Reactor::run_commands() {
+  {
+    const std::lock_guard lock(mutex_);
+    running_.swap(commands_);
+  }
+  const bool any = !running_.empty();
+  for (Command& command : running_) {
+    command();
+  }
+  running_.clear();
+  return any;
+}
+
+void Reactor::run() {
+  int idle_rounds = 0;
+  while (true) {
+    loops_.fetch_add(1, std::memory_order_relaxed);
+    bool worked = run_commands();
+    {
+      const std::lock_guard lock(mutex_);
+      if (is_stopping_) {
+        break;
+      }
+    }
+    for (int i = 0; i < 16 && worker_.progress() != 0; ++i) {
+      worked = true;
+    }
+    worked |= hooks_.turn();
+    if (worked) {
+      idle_rounds = 0;
+    } else if (++idle_rounds > kSpinRounds || !hooks_.has_traffic()) {
+      sleep();
+    }
+  }
+  hooks_.shut_down();
+  while (run_commands()) {
+  }
+  std::vector<Command> last;
+  {
+    const std::lock_guard lock(mutex_);
+    is_over_ = true;
+    last.swap(commands_);
+  }
+  const std::lock_guard lock(after_mutex_);
+  for (Command& command : last) {
+    command();
+  }
+}
+
+void Reactor::sleep() {
+  if (!worker_.arm()) {
+    return;
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    if (!commands_.empty()) {
+      return;
+    }
+    is_sleeping_ = true;
+  }
+  epoll_event events[2];
+  ::epoll_wait(poll_fd_, events, 2, kTimerMs);
+  const std::lock_guard lock(mutex_);
+  is_sleeping_ = false;
+  std::uint64_t count = 0;
+  [[maybe_unused]] const auto got = ::read(wake_fd_, &count, sizeof(count));
+}
+
+}  // namespace baton::transfer

@@ -1,0 +1,70 @@
+// The data thread: runs commands that other threads post, progresses the UCX worker, and sleeps on
+// descriptors when there is nothing to do.
+//
+//   loop: commands, progress, turn; when nothing happened for a short while: arm, sleep until the
+//   worker's descriptor, a command or the timer wakes it.
+//
+// Owner: UcxTransport. Thread: `post` from any; the rest says. Failure: none; when the system
+// refuses descriptors, creating one says so.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "common/base/error.h"
+#include "transfer/ucx/worker.h"
+
+namespace baton::transfer {
+
+class Reactor {
+ public:
+  using Command = std::move_only_function<void()>;
+  struct Hooks {
+    std::function<bool()> turn;         // after progress; true: it did something
+    std::function<bool()> has_traffic;  // true: spin a little before sleeping
+    std::function<void()> shut_down;    // last thing on the thread
+  };
+
+  // `worker` outlives the thread.
+  static Result<std::unique_ptr<Reactor>> create(UcxWorker& worker);
+  ~Reactor();
+  Reactor(const Reactor&) = delete;
+  Reactor& operator=(const Reactor&) = delete;
+
+  void start(Hooks hooks);
+  // Runs `command` on the thread; once the thread has ended, inside this call.
+  void post(Command command);
+  // Ends the thread after shut_down. Idempotent. REQUIRES: not on the thread.
+  void stop();
+  std::uint64_t loops() const { return loops_.load(std::memory_order_relaxed); }
+
+ private:
+  Reactor(UcxWorker& worker, int wake_fd, int poll_fd)
+      : worker_(worker), wake_fd_(wake_fd), poll_fd_(poll_fd) {}
+  void run();
+  bool run_commands();
+  void sleep();
+
+  UcxWorker& worker_;
+  const int wake_fd_;  // eventfd, written by post() while the thread sleeps
+  const int poll_fd_;  // epoll over wake_fd_ and the worker's descriptor
+  Hooks hooks_;
+  std::thread thread_;
+  std::atomic<std::uint64_t> loops_ = 0;
+  std::vector<Command> running_;  // reactor's
+
+  std::mutex mutex_;  // guards the rest
+  std::vector<Command> commands_;
+  bool is_sleeping_ = false;
+  bool is_stopping_ = false;
+  bool is_over_ = false;
+  std::recursive_mutex after_mutex_;  // commands after the end run one at a time
+};
+
+}  // namespace baton::transfer

@@ -1,0 +1,121 @@
+#include "transfer/ucx/settings.h"
+
+#include <fmt/format.h>
+#include <ucp/api/ucp.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <filesystem>
+#include <string_view>
+
+namespace baton::transfer {
+namespace {
+
+constexpr std::string_view kPrefix = "UCX_";
+constexpr std::array<std::string_view, 7> kShippedNames{"KEEPALIVE_INTERVAL",
+                                                        "MM_ERROR_HANDLING",
+                                                        "RC_TIMEOUT",
+                                                        "RC_RETRY_COUNT",
+                                                        "IB_PCI_RELAXED_ORDERING",
+                                                        "TCP_TX_SEG_SIZE",
+                                                        "TCP_RX_SEG_SIZE"};
+
+bool is_set(const std::string& name) {
+  return std::getenv((std::string(kPrefix) + name).c_str()) != nullptr;
+}
+
+// Accepts a name with or without the prefix; returns it without.
+Result<std::string> bare_name(const std::string& name) {
+  std::string bare = name.starts_with(kPrefix) ? name.substr(kPrefix.size()) : name;
+  const bool is_plain = !bare.empty() && std::all_of(bare.begin(), bare.end(), [](char c) {
+    return (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+  });
+  if (!is_plain) {
+    return fail(ErrorCode::InvalidConfig,
+                fmt::format("transfer.ucx: \"{}\" is not the name of a UCX setting", name));
+  }
+  return bare;
+}
+
+bool has_rdma_device() {
+  std::error_code ignored;
+  const std::filesystem::directory_iterator devices("/sys/class/infiniband", ignored);
+  return !ignored && devices != std::filesystem::directory_iterator();
+}
+
+// What is shipped. A setting of a component that is not used would make UCX warn, so each goes
+// only where it means something.
+UcxSettings shipped(const TransportOptions& options) {
+  UcxSettings settings{
+      {"KEEPALIVE_INTERVAL", "200ms"},  // a dead peer on shared memory is only found by keepalive
+  };
+  if (options.transport != "tcp") {
+    // Without it shared memory has no peer error handling, and UCX falls back to TCP in silence.
+    settings.emplace_back("MM_ERROR_HANDLING", "y");
+  }
+  if (options.transport == "auto" && has_rdma_device()) {
+    settings.emplace_back("RC_TIMEOUT", "100ms");
+    settings.emplace_back("RC_RETRY_COUNT", "5");
+    settings.emplace_back("IB_PCI_RELAXED_ORDERING", "try");
+  }
+  unsigned major = 0;
+  unsigned minor = 0;
+  unsigned patch = 0;
+  ucp_get_version(&major, &minor, &patch);
+  if (major > 1 || minor >= 22) {
+    settings.emplace_back("TCP_TX_SEG_SIZE", "256k");
+    settings.emplace_back("TCP_RX_SEG_SIZE", "256k");
+  }
+  return settings;
+}
+
+}  // namespace
+
+bool is_shipped_setting(std::string_view variable) {
+  return variable.starts_with(kPrefix) &&
+         std::find(kShippedNames.begin(), kShippedNames.end(), variable.substr(kPrefix.size())) !=
+             kShippedNames.end();
+}
+
+Result<UcxSettings> context_settings(const TransportOptions& options) {
+  UcxSettings settings;
+  std::string lanes;
+  if (options.transport == "tcp") {
+    lanes = "tcp";
+  } else if (options.transport == "shm") {
+    lanes = "posix,sysv,cma";
+  } else if (options.transport != "auto") {
+    return fail(
+        ErrorCode::InvalidConfig,
+        fmt::format("transfer.transport: \"{}\" is none of auto, tcp, shm", options.transport));
+  }
+  if (!lanes.empty() && !is_set("TLS")) {
+    settings.emplace_back("TLS", lanes);
+  }
+  if (!options.network.empty() && !is_set("NET_DEVICES")) {
+    settings.emplace_back("NET_DEVICES", options.network);
+  }
+  return settings;
+}
+
+Status apply_environment(const TransportOptions& options) {
+  UcxSettings settings;
+  for (const auto& [name, value] : options.ucx) {
+    BATON_ASSIGN(std::string bare, bare_name(name));
+    settings.emplace_back(std::move(bare), value);
+  }
+  for (auto& one : shipped(options)) {
+    settings.push_back(std::move(one));
+  }
+  for (const auto& [name, value] : settings) {
+    const std::string variable = std::string(kPrefix) + name;
+    // NOLINTNEXTLINE(concurrency-mt-unsafe): called before other threads, see the header
+    if (::setenv(variable.c_str(), value.c_str(), 0) != 0) {
+      return fail(ErrorCode::InvalidConfig, fmt::format("cannot set {}", variable));
+    }
+  }
+  return {};
+}
+
+}  // namespace baton::transfer

@@ -1,0 +1,288 @@
+// Transport over UCX: puts context, memory, worker, reactor, receiver and sender together, and
+// turns the calls of any thread into commands of the reactor.
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <utility>
+
+#include "common/base/check.h"
+#include "transfer/transport.h"
+#include "transfer/ucx/context.h"
+#include "transfer/ucx/reactor.h"
+#include "transfer/ucx/receiver.h"
+#include "transfer/ucx/sender.h"
+#include "transfer/ucx/worker.h"
+
+namespace baton::transfer {
+namespace {
+
+constexpr std::size_t kMaxWindow = std::size_t{32} << 20;
+constexpr std::size_t kMaxMessage = std::size_t{1} << 20;
+// How long a stopping transport waits for UCX to give back what is outstanding. After it the worker
+// is destroyed, which ends everything.
+constexpr std::chrono::milliseconds kStopLimit{1000};
+
+// What the transport and all its handles share. Members are in the order of construction; `stop`
+// takes them down in reverse.
+class Core {
+ public:
+  Core(const TransportOptions& options, const KvArenaView& arena)
+      : options(options), arena(arena), receiver(arena), sender(arena) {}
+  ~Core() { stop(); }
+  Core(const Core&) = delete;
+  Core& operator=(const Core&) = delete;
+
+  Status start();
+  void stop();
+
+  const TransportOptions options;
+  const KvArenaView arena;
+  std::vector<std::byte> address;
+  UcxReceiver receiver;
+  UcxSender sender;
+  std::unique_ptr<Reactor> reactor;
+
+ private:
+  void shut_down();
+
+  std::unique_ptr<UcxContext> context_;
+  std::unique_ptr<UcxMemory> memory_;
+  std::unique_ptr<UcxWorker> worker_;
+  std::mutex stop_mutex_;  // two threads may stop at once
+};
+
+Status Core::start() {
+  BATON_ASSIGN(context_, UcxContext::create(options));
+  BATON_ASSIGN(memory_, UcxMemory::create(*context_, arena.base, arena.bytes()));
+  BATON_ASSIGN(worker_, UcxWorker::create(*context_));
+  BATON_TRY(worker_->set_message_handler(kDataMessage, &UcxReceiver::on_message, &receiver));
+  receiver.attach(worker_->get(), memory_->get());
+  sender.attach(worker_.get(), memory_->get());
+  address = worker_->address();
+  BATON_ASSIGN(reactor, Reactor::create(*worker_));
+  reactor->start({
+      [this] { return sender.turn(); },
+      [this] { return sender.has_traffic() || receiver.is_receiving(); },
+      [this] { shut_down(); },
+  });
+  return {};
+}
+
+// On the reactor, as its last act.
+void Core::shut_down() {
+  sender.fail_all(Error{ErrorCode::Unavailable, "the transport has stopped"});
+  receiver.revoke_all();
+  sender.turn();
+  sender.close_all();
+  const auto limit = std::chrono::steady_clock::now() + kStopLimit;
+  while ((!sender.is_idle() || receiver.is_receiving()) &&
+         std::chrono::steady_clock::now() < limit) {
+    worker_->progress();
+    sender.turn();
+  }
+}
+
+void Core::stop() {
+  const std::lock_guard lock(stop_mutex_);
+  if (reactor) {
+    reactor->stop();
+  }
+  worker_.reset();
+  receiver.abandon();
+  sender.abandon();
+  memory_.reset();
+  context_.reset();
+}
+
+class UcxPeer : public Peer {
+ public:
+  UcxPeer(std::shared_ptr<Core> core, std::shared_ptr<Link> link)
+      : core_(std::move(core)), link_(std::move(link)) {}
+  ~UcxPeer() override {
+    core_->reactor->post([core = core_.get(), link = link_] { core->sender.release(link); });
+  }
+  UcxPeer(const UcxPeer&) = delete;
+  UcxPeer& operator=(const UcxPeer&) = delete;
+
+  bool is_up() const override { return link_->is_up; }
+  std::string transport_name() const override { return std::string(to_string(link_->lane)); }
+
+  const Core* core() const { return core_.get(); }
+  const std::shared_ptr<Link>& link() const { return link_; }
+
+ private:
+  std::shared_ptr<Core> core_;
+  std::shared_ptr<Link> link_;
+};
+
+class UcxLeaseReceiver : public LeaseReceiver {
+ public:
+  UcxLeaseReceiver(std::shared_ptr<Core> core, std::shared_ptr<LeaseEntry> entry)
+      : core_(std::move(core)), entry_(std::move(entry)) {}
+  ~UcxLeaseReceiver() override { revoke(nullptr); }
+  UcxLeaseReceiver(const UcxLeaseReceiver&) = delete;
+  UcxLeaseReceiver& operator=(const UcxLeaseReceiver&) = delete;
+
+  void expect(std::uint64_t bytes, std::function<void(Result<Done>)> complete) override {
+    core_->reactor->post([entry = entry_, bytes, complete = std::move(complete)]() mutable {
+      entry->expect(bytes, std::move(complete));
+    });
+  }
+
+  void revoke(std::function<void()> fenced) override {
+    core_->reactor->post(
+        [core = core_.get(), entry = entry_, fenced = std::move(fenced)]() mutable {
+          core->receiver.close(entry->session.lease());
+          entry->revoke(std::move(fenced));
+        });
+  }
+
+ private:
+  std::shared_ptr<Core> core_;
+  std::shared_ptr<LeaseEntry> entry_;
+};
+
+class UcxLeaseSender : public LeaseSender {
+ public:
+  UcxLeaseSender(std::shared_ptr<Core> core, std::shared_ptr<Peer> peer, std::shared_ptr<Send> send)
+      : core_(std::move(core)), peer_(std::move(peer)), send_(std::move(send)) {}
+  ~UcxLeaseSender() override {
+    run([](SendEntry& entry) {
+      if (!entry.session.is_over()) {
+        entry.abort(nullptr);
+      }
+    });
+  }
+  UcxLeaseSender(const UcxLeaseSender&) = delete;
+  UcxLeaseSender& operator=(const UcxLeaseSender&) = delete;
+
+  void send_layer(std::uint32_t layer, std::uint32_t first, std::vector<BlockId> blocks) override {
+    for (const BlockId block : blocks) {
+      BATON_CHECK(block.value < core_->arena.num_blocks, "blocks to send are in the own arena");
+    }
+    run([layer, first, blocks = std::move(blocks)](SendEntry& entry) {
+      entry.session.add_layer(layer, first, blocks);
+    });
+  }
+  void finish(std::function<void(Result<std::uint64_t>)> flushed) override {
+    run([flushed = std::move(flushed)](SendEntry& entry) mutable {
+      entry.finish(std::move(flushed));
+    });
+  }
+  void abort(std::function<void()> quiesced) override {
+    run([quiesced = std::move(quiesced)](SendEntry& entry) mutable {
+      entry.abort(std::move(quiesced));
+    });
+  }
+
+ private:
+  template <class Step>
+  void run(Step step) {
+    core_->reactor->post([core = core_.get(), send = send_, step = std::move(step)]() mutable {
+      step(send->entry);
+      core->sender.touch();
+    });
+  }
+
+  std::shared_ptr<Core> core_;
+  std::shared_ptr<Peer> peer_;  // keeps the connection while the send is open
+  std::shared_ptr<Send> send_;
+};
+
+class UcxTransport : public Transport {
+ public:
+  explicit UcxTransport(std::shared_ptr<Core> core) : core_(std::move(core)) {}
+  ~UcxTransport() override { stop(); }
+  UcxTransport(const UcxTransport&) = delete;
+  UcxTransport& operator=(const UcxTransport&) = delete;
+
+  std::string ucx_version() const override { return ucx_version_string(); }
+  std::vector<std::byte> worker_address() const override { return core_->address; }
+
+  std::unique_ptr<LeaseReceiver> open_lease(LeaseId lease,
+                                            Epoch epoch,
+                                            std::vector<BlockRun> runs) override {
+    return std::make_unique<UcxLeaseReceiver>(core_,
+                                              core_->receiver.open(lease, epoch, std::move(runs)));
+  }
+
+  Result<std::shared_ptr<Peer>> connect(std::span<const std::byte> worker_address,
+                                        std::function<void(Error)> failed) override {
+    BATON_ASSIGN(const auto address, open_address(worker_address));
+    auto link = std::make_shared<Link>();
+    link->failed = std::move(failed);
+    core_->reactor->post(
+        [core = core_.get(), link, bytes = std::vector<std::byte>(address.begin(), address.end())] {
+          core->sender.connect(link, bytes);
+        });
+    return std::make_shared<UcxPeer>(core_, std::move(link));
+  }
+
+  Result<std::unique_ptr<LeaseSender>> begin(std::shared_ptr<Peer> peer,
+                                             const KvGrant& grant) override {
+    const auto* own = dynamic_cast<const UcxPeer*>(peer.get());
+    BATON_CHECK(own != nullptr && own->core() == core_.get(), "the peer is of this transport");
+    if (grant.layout_hash != core_->arena.layout.hash()) {
+      return fail(ErrorCode::Mismatch,
+                  fmt::format("the grant's KV layout has hash {:016x}, ours {:016x}: {}",
+                              grant.layout_hash,
+                              core_->arena.layout.hash(),
+                              core_->arena.layout.to_string()));
+    }
+    const PlanLimits limits{core_->arena.layout.block_bytes(), kMaxMessage, 0, kMaxRuns};
+    auto send = std::make_shared<Send>(
+        grant, core_->arena.layout.layers, limits, core_->options.window_bytes);
+    send->link = own->link();
+    core_->reactor->post([core = core_.get(), send] { core->sender.begin(send); });
+    return std::make_unique<UcxLeaseSender>(core_, std::move(peer), std::move(send));
+  }
+
+  TransportStats stats() const override;
+  void stop() override { core_->stop(); }
+
+ private:
+  std::shared_ptr<Core> core_;
+};
+
+TransportStats UcxTransport::stats() const {
+  const auto& received = core_->receiver.counters();
+  const auto& sent = core_->sender.counters();
+  TransportStats stats;
+  stats.bytes_sent = sent.bytes;
+  stats.bytes_received = received.bytes;
+  stats.messages_received = received.messages;
+  for (std::size_t i = 0; i < kDropReasons; ++i) {
+    if (const std::uint64_t count = received.dropped[i]; count > 0) {
+      stats.messages_dropped += count;
+      stats.dropped_by_reason[std::string(to_string(static_cast<DropReason>(i)))] = count;
+    }
+  }
+  stats.sends_failed = sent.failed;
+  stats.receives_failed = received.failed;
+  stats.loop_count = core_->reactor->loops();
+  stats.open_leases = core_->receiver.open_leases();
+  stats.open_sends = sent.open;
+  return stats;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Transport>> Transport::create(const TransportOptions& options,
+                                                     KvArenaView arena) {
+  BATON_TRY(validate(arena.layout));
+  if (arena.base == nullptr || arena.num_blocks == 0) {
+    return fail(ErrorCode::InvalidArgument, "a transport needs an arena with at least one block");
+  }
+  if (options.window_bytes == 0 || options.window_bytes > kMaxWindow) {
+    return fail(
+        ErrorCode::InvalidConfig,
+        fmt::format(
+            "transfer window of {} bytes: it must be 1 .. {}", options.window_bytes, kMaxWindow));
+  }
+  auto core = std::make_shared<Core>(options, arena);
+  BATON_TRY(core->start());
+  return std::make_unique<UcxTransport>(std::move(core));
+}
+
+}  // namespace baton::transfer

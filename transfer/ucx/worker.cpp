@@ -1,0 +1,127 @@
+#include "transfer/ucx/worker.h"
+
+#include <fmt/format.h>
+#include <xxhash.h>
+
+#include <array>
+#include <cstdint>
+#include <cstring>
+
+#include "transfer/message.h"
+
+namespace baton::transfer {
+namespace {
+
+// Envelope of a worker address, host order of x86 and Arm alike (little endian).
+struct Envelope {
+  std::array<char, 4> magic{'B', 'T', 'W', 'A'};
+  std::uint16_t ucx_major = 0;
+  std::uint16_t ucx_minor = 0;
+  std::uint64_t digest = 0;
+};
+static_assert(sizeof(Envelope) == 16);
+constexpr std::size_t kMaxAddressBytes = 64 * 1024;
+
+Envelope make_envelope(std::span<const std::byte> address) {
+  unsigned major = 0;
+  unsigned minor = 0;
+  unsigned patch = 0;
+  ucp_get_version(&major, &minor, &patch);
+  Envelope envelope;
+  envelope.ucx_major = static_cast<std::uint16_t>(major);
+  envelope.ucx_minor = static_cast<std::uint16_t>(minor);
+  envelope.digest = XXH3_64bits(address.data(), address.size());
+  return envelope;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<UcxWorker>> UcxWorker::create(const UcxContext& context) {
+  ucp_worker_params_t params{};
+  params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
+  // Made on the caller's thread, then used by the reactor alone.
+  params.thread_mode = UCS_THREAD_MODE_SERIALIZED;
+  ucp_worker_h handle = nullptr;
+  const ucs_status_t status = ucp_worker_create(context.get(), &params, &handle);
+  if (status != UCS_OK) {
+    return fail(ErrorCode::Unavailable, ucx_error("creating a UCX worker", status));
+  }
+  std::unique_ptr<UcxWorker> worker(new UcxWorker(handle));
+  BATON_TRY(worker->query());
+  return worker;
+}
+
+Status UcxWorker::query() {
+  ucs_status_t status = ucp_worker_get_efd(worker_, &event_fd_);
+  if (status != UCS_OK) {
+    return fail(ErrorCode::Unavailable, ucx_error("UCX event descriptor", status));
+  }
+  ucp_worker_attr_t attributes{};
+  attributes.field_mask = UCP_WORKER_ATTR_FIELD_MAX_AM_HEADER | UCP_WORKER_ATTR_FIELD_ADDRESS;
+  status = ucp_worker_query(worker_, &attributes);
+  if (status != UCS_OK) {
+    return fail(ErrorCode::Unavailable, ucx_error("UCX worker attributes", status));
+  }
+  max_header_bytes_ = attributes.max_am_header;
+  const std::span raw(reinterpret_cast<const std::byte*>(attributes.address),
+                      attributes.address_length);
+  const Envelope envelope = make_envelope(raw);
+  address_.resize(sizeof(Envelope));
+  std::memcpy(address_.data(), &envelope, sizeof(Envelope));
+  address_.insert(address_.end(), raw.begin(), raw.end());
+  ucp_worker_release_address(worker_, attributes.address);
+  if (max_header_bytes_ < kMaxHeaderBytes) {
+    return fail(ErrorCode::Unavailable,
+                fmt::format("UCX carries {} bytes of message header, {} are needed",
+                            max_header_bytes_,
+                            kMaxHeaderBytes));
+  }
+  return {};
+}
+
+UcxWorker::~UcxWorker() {
+  ucp_worker_destroy(worker_);
+}
+
+Status UcxWorker::set_message_handler(unsigned id, ucp_am_recv_callback_t callback, void* arg) {
+  ucp_am_handler_param_t params{};
+  params.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_FLAGS |
+                      UCP_AM_HANDLER_PARAM_FIELD_CB | UCP_AM_HANDLER_PARAM_FIELD_ARG;
+  params.id = id;
+  params.flags = UCP_AM_FLAG_WHOLE_MSG;
+  params.cb = callback;
+  params.arg = arg;
+  const ucs_status_t status = ucp_worker_set_am_recv_handler(worker_, &params);
+  if (status != UCS_OK) {
+    return fail(ErrorCode::Unavailable, ucx_error("UCX message handler", status));
+  }
+  return {};
+}
+
+Result<std::span<const std::byte>> open_address(std::span<const std::byte> envelope) {
+  if (envelope.size() <= sizeof(Envelope) || envelope.size() > kMaxAddressBytes) {
+    return fail(ErrorCode::ProtocolError,
+                fmt::format("a worker address of {} bytes", envelope.size()));
+  }
+  Envelope theirs;
+  std::memcpy(&theirs, envelope.data(), sizeof(Envelope));
+  const auto address = envelope.subspan(sizeof(Envelope));
+  const Envelope ours = make_envelope(address);
+  if (theirs.magic != ours.magic) {
+    return fail(ErrorCode::ProtocolError, "not a worker address");
+  }
+  if (theirs.ucx_major != ours.ucx_major || theirs.ucx_minor != ours.ucx_minor) {
+    return fail(ErrorCode::Mismatch,
+                fmt::format("UCX version {}.{} here, {}.{} on the peer: they do not interoperate",
+                            ours.ucx_major,
+                            ours.ucx_minor,
+                            theirs.ucx_major,
+                            theirs.ucx_minor));
+  }
+  if (theirs.digest != ours.digest) {
+    return fail(ErrorCode::ProtocolError, "a damaged worker address");
+  }
+  return address;
+}
+
+}  // namespace baton::transfer

@@ -1,0 +1,57 @@
+// A UCX worker: the object that makes progress and by whose address others connect.
+//
+// Owner: UcxTransport. Thread: made anywhere, then used by one thread at a time (the reactor).
+// Failure: creating one names what UCX refused.
+#pragma once
+
+#include <ucp/api/ucp.h>
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "common/base/error.h"
+#include "transfer/ucx/context.h"
+
+namespace baton::transfer {
+
+// UCX's number for data messages.
+constexpr unsigned kDataMessage = 1;
+
+class UcxWorker {
+ public:
+  static Result<std::unique_ptr<UcxWorker>> create(const UcxContext& context);
+  // Ends every operation that is still outstanding; their callbacks do not run any more.
+  ~UcxWorker();
+  UcxWorker(const UcxWorker&) = delete;
+  UcxWorker& operator=(const UcxWorker&) = delete;
+
+  ucp_worker_h get() const { return worker_; }
+  // Becomes readable when there may be something to progress; arm() before waiting on it.
+  int event_fd() const { return event_fd_; }
+  // UCX's own address in an envelope with version and digest, so that foreign bytes are refused
+  // before UCX parses them.
+  const std::vector<std::byte>& address() const { return address_; }
+  std::size_t max_header_bytes() const { return max_header_bytes_; }
+
+  Status set_message_handler(unsigned id, ucp_am_recv_callback_t callback, void* arg);
+  unsigned progress() { return ucp_worker_progress(worker_); }
+  // False: there is work already, progress again.
+  bool arm() { return ucp_worker_arm(worker_) == UCS_OK; }
+
+ private:
+  explicit UcxWorker(ucp_worker_h worker) : worker_(worker) {}
+  Status query();
+
+  ucp_worker_h worker_;
+  int event_fd_ = -1;  // owned by the worker
+  std::vector<std::byte> address_;
+  std::size_t max_header_bytes_ = 0;
+};
+
+// Checks an envelope made by address() and returns UCX's address inside it.
+// Failure: Mismatch names both UCX versions; ProtocolError for damaged bytes.
+Result<std::span<const std::byte>> open_address(std::span<const std::byte> envelope);
+
+}  // namespace baton::transfer
