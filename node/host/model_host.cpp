@@ -1,0 +1,110 @@
+#include "node/host/model_host.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <xxhash.h>
+
+#include <array>
+#include <utility>
+
+#include "common/config/catalogue.h"
+#include "node/identity.h"
+
+namespace baton::node {
+namespace {
+
+Result<std::unique_ptr<kernels::Backend>> make_backend(const EngineSection& engine) {
+  if (engine.backend == "reference") {
+    return kernels::make_reference_backend();
+  }
+  kernels::CpuOptions options;
+  options.threads = engine.threads;
+  if (engine.isa == "scalar") {
+    options.isa = kernels::CpuIsa::Scalar;
+  } else if (engine.isa == "avx2") {
+    options.isa = kernels::CpuIsa::Avx2;
+  } else if (engine.isa == "avx512") {
+    options.isa = kernels::CpuIsa::Avx512;
+  }
+  return kernels::make_cpu_backend(options);
+}
+
+// Cached blocks are of one model file, one numerics and one layout.
+std::uint64_t prefix_salt(std::uint64_t weights_hash, std::uint64_t layout_hash) {
+  const std::array<std::uint64_t, 2> parts{weights_hash, layout_hash};
+  return XXH3_64bits(parts.data(), sizeof(parts));
+}
+
+// For /v1/models: when the file was last changed, so that every node says the same.
+std::uint64_t changed_at(const std::string& path) {
+  struct stat info {};
+  return ::stat(path.c_str(), &info) == 0 ? static_cast<std::uint64_t>(info.st_mtime) : 0;
+}
+
+}  // namespace
+
+EngineSection merged(const EngineSection& pool, const EngineSection& own) {
+  const EngineSection fallback;
+  EngineSection engine = pool;
+  if (own.backend != fallback.backend) {
+    engine.backend = own.backend;
+  }
+  if (own.threads != fallback.threads) {
+    engine.threads = own.threads;
+  }
+  if (own.isa != fallback.isa) {
+    engine.isa = own.isa;
+  }
+  return engine;
+}
+
+Result<std::unique_ptr<ModelHost>> ModelHost::load(const ClusterConfig& config,
+                                                   const EngineSection& engine,
+                                                   std::uint32_t max_step_tokens) {
+  std::unique_ptr<ModelHost> host(new ModelHost());
+  BATON_ASSIGN(host->path_, resolve_model_path(config.model, CataloguePlaces::from_environment()));
+  BATON_ASSIGN(host->file_, engine::ModelFile::open(host->path_));
+  BATON_ASSIGN(const engine::TokenizerSpec tokenizer, host->file_->tokenizer_spec());
+  BATON_ASSIGN(const KvLayout layout, engine::kv_layout_of(*host->file_, config.kv.block_tokens));
+  BATON_ASSIGN(const std::uint32_t blocks, engine::blocks_in(layout, config.kv.arena_mb));
+  BATON_ASSIGN(
+      host->kv_,
+      engine::KvMemory::create(layout,
+                               {.num_blocks = blocks,
+                                .salt = prefix_salt(host->file_->weights_hash(), layout.hash()),
+                                .prefix_cache = config.kv.prefix_cache,
+                                .available_memory = std::nullopt}));
+  const TransferSection& transfer = config.transfer;
+  BATON_ASSIGN(host->transport_,
+               transfer::Transport::create({.transport = transfer.transport,
+                                            .network = transfer.network,
+                                            .ucx = transfer.ucx,
+                                            .window_bytes = std::size_t{transfer.window_mb} << 20},
+                                           host->kv_->arena()));
+  BATON_ASSIGN(host->backend_, make_backend(engine));
+  BATON_ASSIGN(host->runner_,
+               engine::make_runner(*host->file_,
+                                   *host->backend_,
+                                   {.block_tokens = config.kv.block_tokens,
+                                    .max_context = config.model.context_length,
+                                    .max_step_tokens = max_step_tokens}));
+  host->artifacts_.add("tokenizer", tokenizer.serialize());
+  host->identity_ = make_model_identity(
+      config.model.id, host->runner_->info(), tokenizer.hash(), changed_at(host->path_));
+  return host;
+}
+
+std::string ModelHost::describe() const {
+  const engine::ModelInfo& info = runner_->info();
+  return fmt::format("{} ({}, {} MiB packed, context {}), {}, {} KV blocks of {} KiB, UCX {}",
+                     identity_.id(),
+                     info.architecture,
+                     info.weight_bytes >> 20,
+                     info.context_length,
+                     backend_->description(),
+                     kv_->pool().total(),
+                     kv_->layout().block_bytes_all_layers() >> 10,
+                     transport_->ucx_version());
+}
+
+}  // namespace baton::node

@@ -1,0 +1,51 @@
+// What a node loads at start: model file, KV memory, data plane, backend, runner, tokenizer bytes;
+// in this order, so that what fails cheaply fails first, and so that the data plane is made before
+// any thread.
+//
+// Owner: the host. Thread: main, while nothing else runs. Failure: each step's own sentence.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "common/config/cluster_config.h"
+#include "engine/kv/kv_memory.h"
+#include "engine/model/model.h"
+#include "engine/model/model_file.h"
+#include "kernels/ops.h"
+#include "node/artifacts.h"
+#include "transfer/transport.h"
+
+namespace baton::node {
+
+class ModelHost {
+ public:
+  // `max_step_tokens`: rows of the largest step of the role.
+  static Result<std::unique_ptr<ModelHost>> load(const ClusterConfig& config,
+                                                 const EngineSection& engine,
+                                                 std::uint32_t max_step_tokens);
+
+  engine::KvMemory& kv() { return *kv_; }
+  transfer::Transport& transport() { return *transport_; }
+  engine::ModelRunner& runner() { return *runner_; }
+  const Artifacts& artifacts() const { return artifacts_; }
+  const wire::ModelIdentity& identity() const { return identity_; }
+  std::string describe() const;
+
+ private:
+  ModelHost() = default;
+
+  std::string path_;
+  std::unique_ptr<const engine::ModelFile> file_;
+  std::unique_ptr<engine::KvMemory> kv_;
+  std::unique_ptr<transfer::Transport> transport_;  // registers the arena: goes before it
+  std::unique_ptr<kernels::Backend> backend_;
+  std::unique_ptr<engine::ModelRunner> runner_;
+  Artifacts artifacts_;
+  wire::ModelIdentity identity_;
+};
+
+// A node's own engine settings over its pool's: what differs from the default counts.
+EngineSection merged(const EngineSection& pool, const EngineSection& own);
+
+}  // namespace baton::node
