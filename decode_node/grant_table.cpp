@@ -87,7 +87,7 @@ Result<KvGrant> GrantTable::grant(node::ClientId client,
   const KvLayout& layout = kv_.layout();
   BATON_ASSIGN(Blocks blocks, take_blocks(request, size, size.context / layout.block_tokens));
   auto grant = std::make_unique<Grant>();
-  grant->lease = LeaseId{random_(), random_()};
+  grant->lease = draw_lease();
   grant->epoch = Epoch{next_epoch_++};
   grant->client = client;
   grant->request = request;

@@ -74,6 +74,8 @@ class GrantTable {
                              const engine::RequestSize& size,
                              std::uint32_t max_prefix);
 
+  // A lease's name that nobody can guess; it means nothing until a grant has it.
+  LeaseId draw_lease() const { return {random_(), random_()}; }
   Result<KvGrant> grant(node::ClientId client,
                         const GenerateRequest& request,
                         const engine::RequestSize& size);

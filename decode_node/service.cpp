@@ -118,6 +118,7 @@ Result<KvGrant> Service::reserve_local(node::ClientId client,
   KvGrant none;
   none.node = identity_.name;
   none.incarnation = identity_.incarnation;
+  none.lease = grants_.draw_lease();  // opens nothing: no bytes may come for it
   none.layout_hash = kv_.layout().hash();
   none.control_address = identity_.control_address;
   none.prefix_blocks = held;

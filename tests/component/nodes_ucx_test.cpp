@@ -1,0 +1,83 @@
+// The same nodes with their KV blocks moved by UCX, over each lane this machine has.
+#include <gtest/gtest.h>
+
+#include "tests/support/mini_cluster.h"
+
+namespace baton::testing {
+namespace {
+
+class NodesUcx : public ::testing::TestWithParam<const char*> {
+ protected:
+  std::unique_ptr<transfer::Transport> make(KvArenaView arena) {
+    transfer::TransportOptions options;
+    options.transport = GetParam();
+    auto transport = transfer::Transport::create(options, arena);
+    EXPECT_TRUE(transport) << transport.error().message;
+    return std::move(*transport);
+  }
+
+  ScriptedOptions model_;
+  MiniCluster cluster_{[this](const std::string&, KvArenaView arena) { return make(arena); },
+                       model_};
+};
+
+TEST_P(NodesUcx, TokensEqualASingleProcessAndBytesAreCounted) {
+  cluster_.add("decode", "d0", 256);
+  cluster_.add("prefill", "p0", 256);
+  std::vector<GenerateRequest> requests;
+  for (std::uint64_t i = 0; i < 4; ++i) {
+    requests.push_back(make_request(1 + i, 30 + 190 * i, 12, i));
+    cluster_.start(requests.back(), "p0", "d0");
+  }
+  const KvLayout& layout = cluster_.node("d0").kv().layout();
+  for (const GenerateRequest& request : requests) {
+    const Answer& answer = cluster_.finish(request);
+    ASSERT_FALSE(answer.error) << answer.error->message;
+    EXPECT_EQ(answer.output(), scripted_output(model_, request));
+    const RequestFigures& figures = answer.figures.at("d0");
+    EXPECT_EQ(figures.kv_bytes_moved,
+              layout.blocks_for(request.prompt.size()) * layout.block_bytes_all_layers());
+    EXPECT_EQ(figures.kv_transport, GetParam());
+  }
+  cluster_.settle();
+  EXPECT_TRUE(cluster_.all_clean());
+}
+
+TEST_P(NodesUcx, WarmPrefixMovesOnlyTheRest) {
+  cluster_.add("decode", "d0");
+  cluster_.add("prefill", "p0");
+  const GenerateRequest first = make_request(1, 100, 6);
+  cluster_.start(first, "p0", "d0");
+  cluster_.finish(first);
+  cluster_.settle();
+  GenerateRequest second = make_request(2, 100, 6);
+  second.prompt.push_back(3);
+  cluster_.start(second, "p0", "d0");
+  const Answer& answer = cluster_.finish(second);
+  EXPECT_EQ(answer.output(), scripted_output(model_, second));
+  EXPECT_EQ(answer.figures.at("d0").kv_bytes_moved,
+            cluster_.node("d0").kv().layout().block_bytes_all_layers());
+  cluster_.settle();
+}
+
+TEST_P(NodesUcx, CancelAnywhereLeavesNoBlockBehind) {
+  cluster_.add("decode", "d0");
+  cluster_.add("prefill", "p0");
+  for (std::uint64_t tasks = 0; tasks < 60; tasks += 3) {
+    const GenerateRequest request = make_request(100 + tasks, 200, 10, tasks);
+    cluster_.start(request, "p0", "d0");
+    for (std::uint64_t i = 0; i < tasks; ++i) {
+      cluster_.executor().run_one();
+    }
+    cluster_.cancel(request);
+    cluster_.settle();
+    ASSERT_TRUE(cluster_.all_clean()) << tasks;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Lanes, NodesUcx, ::testing::Values("tcp", "shm"), [](const auto& info) {
+  return std::string(info.param);
+});
+
+}  // namespace
+}  // namespace baton::testing

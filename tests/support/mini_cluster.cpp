@@ -1,0 +1,297 @@
+#include "tests/support/mini_cluster.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <thread>
+#include <utility>
+
+#include "common/base/check.h"
+#include "common/base/random.h"
+#include "common/wire/convert.h"
+
+namespace baton::testing {
+namespace {
+
+constexpr char kGateway[] = "10.0.0.1:7000";
+constexpr std::chrono::seconds kCallLimit{60};
+constexpr std::chrono::seconds kRealLimit{60};  // a hang ends the test, nothing else hangs on it
+
+}  // namespace
+
+MiniNode::MiniNode(ManualExecutor& executor,
+                   MemoryFabric& fabric,
+                   const TransportMaker& make_transport,
+                   const ScriptedOptions& model,
+                   const ClusterConfig& config,
+                   const NodeEntry& entry,
+                   const std::string& role,
+                   std::uint32_t num_blocks,
+                   std::uint64_t incarnation)
+    : config_(config), runner_(model) {
+  auto kv = engine::KvMemory::create(
+      runner_.info().layout,
+      {.num_blocks = num_blocks, .salt = 5, .prefix_cache = config.kv.prefix_cache});
+  BATON_CHECK(kv.has_value(), "no memory for a test's arena");
+  kv_ = std::move(*kv);
+  transport_ = make_transport(entry.name, kv_->arena());
+  network_ = fabric.network(entry.name);
+  artifacts_.add("tokenizer", std::string(1'300'000, 't'));
+  node::RoleDeps deps{
+      .control = executor,
+      .engine = executor,
+      .network = *network_,
+      .transport = *transport_,
+      .runner = runner_,
+      .kv = *kv_,
+      .artifacts = artifacts_,
+      .config = config_,
+      .entry = entry,
+      .identity = {.name = entry.name,
+                   .role = role,
+                   .incarnation = Incarnation{incarnation},
+                   .cluster_token = config.cluster.token,
+                   .ucx_version = transport_->ucx_version(),
+                   .model = node::make_model_identity("scripted", runner_.info(), 77, 1),
+                   .control_address = ""},
+      .metrics = metrics_,
+      .log = log_,
+      .random = seeded_random(incarnation)};
+  if (role == "decode") {
+    role_ = std::make_unique<decode_node::DecodeNode>(std::move(deps));
+  } else {
+    role_ = std::make_unique<prefill_node::PrefillNode>(std::move(deps));
+  }
+}
+
+MiniNode::~MiniNode() {
+  role_->stop();
+  transport_->stop();
+  role_.reset();
+}
+
+bool MiniNode::is_clean() const {
+  kv_->check_invariants();
+  const engine::BlockPool& pool = kv_->pool();
+  return pool.free() + pool.count(engine::BlockUse::Cached) == pool.total() &&
+         kv_->index().num_evictable() == kv_->index().num_blocks();
+}
+
+std::string MiniNode::describe_blocks() const {
+  const engine::BlockPool& pool = kv_->pool();
+  return fmt::format("{} free, {} in use, {} granted, {} quarantined, {} cached ({} evictable)",
+                     pool.free(),
+                     pool.count(engine::BlockUse::InUse),
+                     pool.count(engine::BlockUse::Granted),
+                     pool.count(engine::BlockUse::Quarantined),
+                     pool.count(engine::BlockUse::Cached),
+                     kv_->index().num_evictable());
+}
+
+std::vector<TokenId> Answer::output() const {
+  std::vector<TokenId> list;
+  for (const auto& [index, token] : tokens) {
+    list.push_back(token);
+  }
+  return list;
+}
+
+MiniCluster::MiniCluster(TransportMaker make_transport, ScriptedOptions model, ClusterConfig config)
+    : make_transport_(std::move(make_transport)),
+      model_(std::move(model)),
+      config_(std::move(config)) {
+  config_.cluster.token = "secret";
+  config_.cluster.gateways = {kGateway};
+  network_ = fabric_.network("gateway");
+  auto listener = network_->listen(
+      kGateway,
+      [](const wire::Hello&) -> HelloAnswer {
+        wire::Welcome welcome;
+        welcome.set_node("gateway");
+        welcome.set_incarnation(1);
+        return welcome;
+      },
+      [this](std::unique_ptr<Channel> channel, const wire::Hello& hello) {
+        accept(std::move(channel), hello);
+      });
+  BATON_CHECK(listener.has_value(), "the test's gateway cannot listen");
+  listener_ = std::move(*listener);
+}
+
+MiniCluster::~MiniCluster() {
+  channels_.clear();
+  nodes_.clear();
+  dead_.clear();
+}
+
+MiniNode& MiniCluster::add(const std::string& role,
+                           const std::string& name,
+                           std::uint32_t num_blocks) {
+  NodeEntry entry;
+  entry.name = name;
+  entry.control_listen = "10.0.0.2:0";
+  auto node = std::make_unique<MiniNode>(executor_,
+                                         fabric_,
+                                         make_transport_,
+                                         model_,
+                                         config_,
+                                         entry,
+                                         role,
+                                         num_blocks,
+                                         next_incarnation_++);
+  const Status started = node->role().start();
+  BATON_CHECK(started.has_value(), "a test's node did not start");
+  nodes_[name] = std::move(node);
+  const bool known = run_until([&] { return channel(name) != nullptr; });
+  BATON_CHECK(known, "a test's node did not register");
+  return *nodes_.at(name);
+}
+
+void MiniCluster::kill(const std::string& name) {
+  fabric_.kill(name);
+  dead_.push_back(std::move(nodes_.at(name)));
+  nodes_.erase(name);
+  dead_.back()->transport().stop();
+}
+
+void MiniCluster::accept(std::unique_ptr<Channel> channel, const wire::Hello& hello) {
+  const std::string node = hello.node();
+  channel->set_handlers([this, node](const wire::Frame& frame) { on_frame(node, frame); },
+                        [this, node](const Error&) { channels_.erase(node); });
+  hellos_[node] = hello;
+  channels_[node] = std::move(channel);
+}
+
+Channel* MiniCluster::channel(const std::string& node) {
+  const auto found = channels_.find(node);
+  return found == channels_.end() ? nullptr : found->second.get();
+}
+
+void MiniCluster::close_gateway(const std::string& node) {
+  channels_.erase(node);
+}
+
+void MiniCluster::on_frame(const std::string& node, const wire::Frame& frame) {
+  for (const wire::TokenEvent& message : frame.tokens().events()) {
+    auto event = from_wire(message);
+    BATON_CHECK(event.has_value(), "a node sent a broken event");
+    on_event(node, *event);
+  }
+}
+
+void MiniCluster::on_event(const std::string& node, const TokenEvent& event) {
+  Answer& answer = answers_[event.request];
+  for (std::size_t i = 0; i < event.tokens.size(); ++i) {
+    const auto index = event.index + static_cast<std::uint32_t>(i);
+    answer.repeated = !answer.tokens.emplace(index, event.tokens[i]).second || answer.repeated;
+  }
+  if (event.figures) {
+    answer.figures[node] = *event.figures;
+  }
+  if (event.finish != FinishReason::None) {
+    answer.finish = event.finish;
+    answer.error = event.error;
+  }
+}
+
+void MiniCluster::start(const GenerateRequest& request,
+                        const std::string& prefill,
+                        const std::string& decode) {
+  wire::Frame frame;
+  *frame.mutable_reserve()->mutable_request() = to_wire(request);
+  frame.mutable_reserve()->set_local(prefill.empty());
+  answers_[request.id];
+  channels_.at(decode)->call(
+      std::move(frame), kCallLimit, [this, request, prefill](const Result<wire::Frame>& answer) {
+        if (!answer) {
+          answers_[request.id].error = answer.error();
+          return;
+        }
+        auto grant = from_wire(answer->granted().grant());
+        BATON_CHECK(grant.has_value(), "a node sent a broken grant");
+        grants_[request.id] = *grant;
+        if (!prefill.empty()) {
+          this->prefill(request, prefill, *grant);
+        }
+      });
+}
+
+void MiniCluster::prefill(const GenerateRequest& request,
+                          const std::string& node,
+                          const KvGrant& grant) {
+  Channel* to = channel(node);
+  if (to == nullptr) {
+    answers_[request.id].error = Error{ErrorCode::PeerDead, "no such prefill node"};
+    return;
+  }
+  wire::Frame frame;
+  *frame.mutable_prefill()->mutable_request() = to_wire(request);
+  *frame.mutable_prefill()->mutable_grant() = to_wire(grant);
+  to->call(std::move(frame), kCallLimit, [this, request](const Result<wire::Frame>& answer) {
+    if (!answer) {
+      answers_[request.id].error = answer.error();
+    }
+  });
+}
+
+void MiniCluster::cancel(const GenerateRequest& request) {
+  for (const auto& [name, channel] : channels_) {
+    wire::Frame frame;
+    frame.mutable_cancel()->set_request(request.id.value);
+    frame.mutable_cancel()->set_attempt(request.attempt.value);
+    channel->send(std::move(frame));
+  }
+}
+
+const Answer& MiniCluster::finish(const GenerateRequest& request) {
+  run_until([&] { return answers_[request.id].is_over(); });
+  return answers_[request.id];
+}
+
+bool MiniCluster::run_until(const std::function<bool()>& done) {
+  const auto limit = std::chrono::steady_clock::now() + kRealLimit;
+  while (!done()) {
+    if (executor_.run_one()) {
+      continue;
+    }
+    if (std::chrono::steady_clock::now() > limit) {
+      return false;
+    }
+    // Only a data plane's own thread, or a pause before a dial, can bring news now.
+    std::this_thread::yield();
+    executor_.advance(std::chrono::microseconds(20));
+  }
+  return true;
+}
+
+void MiniCluster::settle() {
+  executor_.run_until_idle();
+  run_until([this] { return all_clean(); });
+}
+
+bool MiniCluster::all_clean() const {
+  for (const auto& [name, node] : nodes_) {
+    if (!node->is_clean()) {
+      return false;
+    }
+  }
+  return true;
+}
+
+GenerateRequest make_request(std::uint64_t id,
+                             std::size_t prompt,
+                             std::uint32_t max_tokens,
+                             std::uint64_t seed) {
+  GenerateRequest request;
+  request.id = RequestId{id};
+  request.model = "scripted";
+  request.max_tokens = max_tokens;
+  request.sampling.temperature = 0;
+  const RandomSource random = seeded_random(seed);
+  for (std::size_t i = 0; i < prompt; ++i) {
+    request.prompt.push_back(static_cast<TokenId>(random() % 1000));
+  }
+  return request;
+}
+
+}  // namespace baton::testing

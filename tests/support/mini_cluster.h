@@ -1,0 +1,144 @@
+// Prefill and decode nodes in one process, with a scripted model, control connections in memory and
+// data planes that the test chooses; and a gateway of few lines that reserves, prefills and
+// collects tokens. Everything runs on one manual executor, so a test decides between which two
+// tasks something happens.
+//
+// Owner: a test. Thread: the test's. Failure: what cannot be set up ends the process.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/exec/manual_executor.h"
+#include "common/obs/log.h"
+#include "common/obs/metrics.h"
+#include "decode_node/decode_node.h"
+#include "engine/kv/kv_memory.h"
+#include "node/role.h"
+#include "prefill_node/prefill_node.h"
+#include "tests/support/memory_channel.h"
+#include "tests/support/scripted_runner.h"
+#include "transfer/transport.h"
+
+namespace baton::testing {
+
+// Makes the data plane of the process `name`.
+using TransportMaker =
+    std::function<std::unique_ptr<transfer::Transport>(const std::string& name, KvArenaView)>;
+
+// One node with everything it stands on.
+class MiniNode {
+ public:
+  MiniNode(ManualExecutor& executor,
+           MemoryFabric& fabric,
+           const TransportMaker& make_transport,
+           const ScriptedOptions& model,
+           const ClusterConfig& config,
+           const NodeEntry& entry,
+           const std::string& role,
+           std::uint32_t num_blocks,
+           std::uint64_t incarnation);
+  MiniNode(const MiniNode&) = delete;
+  MiniNode& operator=(const MiniNode&) = delete;
+  ~MiniNode();
+
+  engine::KvMemory& kv() { return *kv_; }
+  ScriptedRunner& runner() { return runner_; }
+  transfer::Transport& transport() { return *transport_; }
+  node::Role& role() { return *role_; }
+  decode_node::DecodeNode& decode() { return dynamic_cast<decode_node::DecodeNode&>(*role_); }
+  prefill_node::PrefillNode& prefill() { return dynamic_cast<prefill_node::PrefillNode&>(*role_); }
+  // Nothing is held but what the prefix index keeps; the books balance.
+  bool is_clean() const;
+  std::string describe_blocks() const;
+
+ private:
+  Logger log_ = Logger::silent();
+  Metrics metrics_;
+  node::Artifacts artifacts_;
+  const ClusterConfig config_;
+  ScriptedRunner runner_;
+  std::unique_ptr<engine::KvMemory> kv_;
+  std::unique_ptr<transfer::Transport> transport_;
+  std::unique_ptr<Network> network_;
+  std::unique_ptr<node::Role> role_;
+};
+
+// What became of one request.
+struct Answer {
+  std::map<std::uint32_t, TokenId> tokens;  // by index in the output
+  FinishReason finish = FinishReason::None;
+  std::optional<Error> error;
+  std::map<std::string, RequestFigures> figures;  // by node
+  bool repeated = false;                          // an index came twice
+
+  bool is_over() const { return finish != FinishReason::None || error.has_value(); }
+  std::vector<TokenId> output() const;
+};
+
+class MiniCluster {
+ public:
+  MiniCluster(TransportMaker make_transport, ScriptedOptions model, ClusterConfig config = {});
+  MiniCluster(const MiniCluster&) = delete;
+  MiniCluster& operator=(const MiniCluster&) = delete;
+  ~MiniCluster();
+
+  // Starts a node and waits until the gateway knows it.
+  MiniNode& add(const std::string& role, const std::string& name, std::uint32_t num_blocks = 64);
+  MiniNode& node(const std::string& name) { return *nodes_.at(name); }
+  // As `kill -9`: connections break, nothing of it runs any more.
+  void kill(const std::string& name);
+
+  // Reserve on `decode`, then Prefill on `prefill`; with an empty `prefill`, a local one.
+  void start(const GenerateRequest& request, const std::string& prefill, const std::string& decode);
+  void cancel(const GenerateRequest& request);
+  const Answer& answer(const GenerateRequest& request) { return answers_[request.id]; }
+  // Runs until the request is over.
+  const Answer& finish(const GenerateRequest& request);
+  Channel* channel(const std::string& node);  // the gateway's to that node
+  void close_gateway(const std::string& node);
+
+  // Runs tasks until `done`, also waiting for data planes with threads of their own.
+  bool run_until(const std::function<bool()>& done);
+  // Runs what is due and lets the data planes come to rest.
+  void settle();
+  bool all_clean() const;
+
+  ManualExecutor& executor() { return executor_; }
+  MemoryFabric& fabric() { return fabric_; }
+  const wire::Hello& hello(const std::string& node) const { return hellos_.at(node); }
+  const KvGrant& grant(const GenerateRequest& request) const { return grants_.at(request.id); }
+
+ private:
+  void accept(std::unique_ptr<Channel> channel, const wire::Hello& hello);
+  void on_frame(const std::string& node, const wire::Frame& frame);
+  void on_event(const std::string& node, const TokenEvent& event);
+  void prefill(const GenerateRequest& request, const std::string& node, const KvGrant& grant);
+
+  const TransportMaker make_transport_;
+  const ScriptedOptions model_;
+  ClusterConfig config_;
+  ManualExecutor executor_;
+  MemoryFabric fabric_{executor_};
+  std::unique_ptr<Network> network_;
+  std::unique_ptr<Listener> listener_;
+  std::map<std::string, std::unique_ptr<Channel>> channels_;  // by node
+  std::map<std::string, wire::Hello> hellos_;
+  std::map<std::string, std::unique_ptr<MiniNode>> nodes_;
+  std::vector<std::unique_ptr<MiniNode>> dead_;
+  std::map<RequestId, Answer> answers_;
+  std::map<RequestId, KvGrant> grants_;
+  std::uint64_t next_incarnation_ = 100;
+};
+
+// A request with a prompt that depends on `seed` alone.
+GenerateRequest make_request(std::uint64_t id,
+                             std::size_t prompt,
+                             std::uint32_t max_tokens,
+                             std::uint64_t seed = 1);
+
+}  // namespace baton::testing
