@@ -67,6 +67,7 @@ ApiClient::ApiClient(const std::string& base_url)
   client_->set_connection_timeout(kConnectSeconds);
   client_->set_read_timeout(kReadSeconds);
   client_->set_tcp_nodelay(true);
+  client_->set_default_headers({{"x-baton-figures", "1"}});  // the "baton" object of answers
 }
 
 ApiClient::~ApiClient() = default;

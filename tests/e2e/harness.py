@@ -55,6 +55,9 @@ def wait_for(what, condition, limit=30, every=0.02):
         time.sleep(every)
 
 
+HEADERS = {"Content-Type": "application/json", "x-baton-figures": "1"}
+
+
 class HttpError(Exception):
     def __init__(self, status, body):
         super().__init__(f"HTTP {status}: {body}")
@@ -196,7 +199,7 @@ class Cluster:
 
     def post_raw(self, path, text):
         connection = self.connection()
-        connection.request("POST", path, text, {"Content-Type": "application/json"})
+        connection.request("POST", path, text, HEADERS)
         answer = connection.getresponse()
         return answer.status, json.loads(answer.read())
 
@@ -217,7 +220,7 @@ class Cluster:
         body = {"model": self.config["model"]["id"], "prompt": prompt, "max_tokens": max_tokens,
                 "temperature": 0, "ignore_eos": True, "stream": True,
                 "stream_options": {"include_usage": True}, **fields}
-        connection.request("POST", "/v1/completions", json.dumps(body), {"Content-Type": "application/json"})
+        connection.request("POST", "/v1/completions", json.dumps(body), HEADERS)
         answer = connection.getresponse()
         if answer.status != 200:
             raise HttpError(answer.status, json.loads(answer.read()))

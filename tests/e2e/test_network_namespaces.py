@@ -93,7 +93,8 @@ if prompt == "ready":
     status = json.load(urllib.request.urlopen(url + "/baton/status", timeout=5))
     sys.exit(0 if len(status["nodes"]) == 2 and urllib.request.urlopen(url + "/readyz").status == 200 else 1)
 body = json.dumps({"model": "smollm2-135m-instruct", "prompt": prompt, "max_tokens": 8, "temperature": 0})
-request = urllib.request.Request(url + "/v1/completions", body.encode(), {"Content-Type": "application/json"})
+request = urllib.request.Request(url + "/v1/completions", body.encode(),
+                                 {"Content-Type": "application/json", "x-baton-figures": "1"})
 answer = json.load(urllib.request.urlopen(request, timeout=120))
 figures = answer["baton"]
 print(answer["usage"]["prompt_tokens"], figures["kv_bytes_moved"], figures["kv_transport"],
