@@ -159,6 +159,23 @@ void decode_block(
   BATON_CHECK(false, "decode_block takes a quantised type");
 }
 
+RawKScales raw_k_scales(DType type, const std::byte* block) {
+  RawKScales raw;
+  if (type == DType::Q6_K) {
+    raw.d = u16_at(block + 208);
+    std::memcpy(raw.scales, block + 192, sizeof(raw.scales));
+    return raw;
+  }
+  raw.d = u16_at(block);
+  raw.dmin = u16_at(block + 2);
+  for (std::size_t g = 0; g < 8; ++g) {
+    const ScaleMin packed = packed_scale_min(block + 4, g);
+    raw.scales[g] = packed.scale;
+    raw.mins[g] = packed.min;
+  }
+  return raw;
+}
+
 void dequantise_row(DType type, const std::byte* row, std::size_t cols, float* out) {
   switch (type) {
     case DType::F32:

@@ -57,6 +57,16 @@ constexpr bool is_quantised(DType type) {
 void decode_block(
     DType type, const std::byte* block, std::uint8_t* codes, float* scales, float* mins);
 
+// The integers behind a K-type block's scales: scale = d * scales[group], min = -dmin *
+// mins[group].
+struct RawKScales {
+  std::uint16_t d = 0;           // f16 bits
+  std::uint16_t dmin = 0;        // f16 bits; Q6_K: none
+  std::uint8_t scales[16] = {};  // Q4_K, Q5_K: 8, unsigned; Q6_K: 16, signed
+  std::uint8_t mins[8] = {};
+};
+RawKScales raw_k_scales(DType type, const std::byte* block);
+
 // One row of `cols` elements as float32.
 void dequantise_row(DType type, const std::byte* row, std::size_t cols, float* out);
 

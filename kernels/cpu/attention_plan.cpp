@@ -1,0 +1,107 @@
+#include "kernels/cpu/attention_plan.h"
+
+#include <algorithm>
+#include <cstdint>
+
+namespace baton::kernels::cpu {
+namespace {
+
+static_assert(sizeof(BlockId) == sizeof(std::uint32_t));
+
+// Few rows leave too few jobs for all threads: these go by chunks.
+constexpr std::size_t kFewRows = 8;
+constexpr std::size_t kNowhere = SIZE_MAX;  // a job without partials
+
+}  // namespace
+
+void AttentionPlan::make(const KvArenaView& arena,
+                         const AttentionParams& params,
+                         std::span<const AttentionSlice> slices,
+                         const float* q,
+                         std::size_t q_stride,
+                         float* out,
+                         unsigned threads) {
+  attend_.clear();
+  merge_.clear();
+  attend_places_.clear();
+  merge_places_.clear();
+  partial_floats_ = 0;
+  AttentionJob job{};
+  job.layer = arena.base + params.layer * arena.layer_stride();
+  job.block_bytes = arena.layout.block_bytes();
+  job.block_tokens = arena.layout.block_tokens;
+  job.kv_heads = params.kv_heads;
+  job.head_dim = params.head_dim;
+  job.half = arena.layout.dtype == KvDType::F16;
+  job.group = params.heads / params.kv_heads;
+  job.scale = params.scale;
+  job.softcap = params.softcap;
+  job.window = params.window;
+  job.q_stride = q_stride;
+  job.out_stride = std::size_t{params.heads} * params.head_dim;
+  for (const AttentionSlice& slice : slices) {
+    if (slice.num_rows == 0) {
+      continue;
+    }
+    job.blocks = &slice.blocks.data()->value;
+    for (std::uint32_t head = 0; head < params.kv_heads; ++head) {
+      const std::size_t at = std::size_t{head} * job.group * params.head_dim;
+      job.kv_head = head;
+      job.q = q + slice.first_row * q_stride + at;
+      job.out = out + slice.first_row * job.out_stride + at;
+      add_slice(job, slice, threads);
+    }
+  }
+  // Partials are placed last, when their buffer no longer moves.
+  float* base = partials_.at_least(partial_floats_);
+  for (std::size_t i = 0; i < attend_.size(); ++i) {
+    attend_[i].partials = attend_places_[i] == kNowhere ? nullptr : base + attend_places_[i];
+  }
+  for (std::size_t i = 0; i < merge_.size(); ++i) {
+    merge_[i].partials = base + merge_places_[i];
+  }
+}
+
+void AttentionPlan::add_slice(AttentionJob job, const AttentionSlice& slice, unsigned threads) {
+  const std::uint32_t end = slice.first_position + static_cast<std::uint32_t>(slice.num_rows);
+  const std::uint32_t seen_first = job.window != 0 && slice.first_position + 1 > job.window
+                                       ? slice.first_position + 1 - job.window
+                                       : 0;
+  const auto first_chunk = static_cast<std::uint32_t>(seen_first / kAttentionChunk);
+  const auto last_chunk = static_cast<std::uint32_t>((end - 1) / kAttentionChunk);
+  if (threads > 1 && slice.num_rows <= kFewRows && last_chunk > first_chunk) {
+    job.first_position = slice.first_position;
+    job.rows = static_cast<std::uint32_t>(slice.num_rows);
+    const std::size_t chunk_floats =
+        std::size_t{job.rows} * job.group * (std::size_t{job.head_dim} + 2);
+    AttentionJob merged = job;
+    merged.first_chunk = first_chunk;
+    merged.chunks = last_chunk - first_chunk + 1;
+    merged.partial_stride = chunk_floats;
+    merge_.push_back(merged);
+    merge_places_.push_back(partial_floats_);
+    for (std::uint32_t chunk = first_chunk; chunk <= last_chunk; ++chunk) {
+      AttentionJob part = job;
+      part.first_chunk = chunk;
+      attend_.push_back(part);
+      attend_places_.push_back(partial_floats_);
+      partial_floats_ += chunk_floats;
+    }
+    return;
+  }
+  // Later rows see more: they go first, so that the last jobs are short.
+  const std::size_t tiles = (slice.num_rows + kAttentionRows - 1) / kAttentionRows;
+  for (std::size_t tile = tiles; tile-- > 0;) {
+    const std::size_t row = tile * kAttentionRows;
+    AttentionJob part = job;
+    part.first_position = slice.first_position + static_cast<std::uint32_t>(row);
+    part.rows =
+        static_cast<std::uint32_t>(std::min<std::size_t>(kAttentionRows, slice.num_rows - row));
+    part.q += row * job.q_stride;
+    part.out += row * job.out_stride;
+    attend_.push_back(part);
+    attend_places_.push_back(kNowhere);
+  }
+}
+
+}  // namespace baton::kernels::cpu

@@ -1,0 +1,363 @@
+// The fast backend: packs weights, spreads each operation over the pool's threads, and leaves the
+// arithmetic to the kernel table of the best instruction set. Work is split only along outputs
+// (features, rows, heads, chunks of positions), so the split never changes a bit.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "common/base/check.h"
+#include "kernels/cpu/attention_plan.h"
+#include "kernels/cpu/cpu_features.h"
+#include "kernels/cpu/kernel_table.h"
+#include "kernels/cpu/kv_writer.h"
+#include "kernels/cpu/memory.h"
+#include "kernels/cpu/packed_weight.h"
+#include "kernels/cpu/thread_pool.h"
+#include "kernels/gguf_blocks.h"
+#include "kernels/ops.h"
+
+namespace baton::kernels {
+namespace cpu {
+namespace {
+
+// Raised whenever any operation's bits change.
+constexpr std::uint64_t kKernelRevision = 1;
+
+// Elements below which an operation is done before the other threads have woken.
+constexpr std::size_t kMinNorm = 16384;
+constexpr std::size_t kMinGated = 4096;
+constexpr std::size_t kMinRope = 8192;
+constexpr std::size_t kMinAdd = 65536;
+constexpr std::size_t kMinQuantise = 8192;
+constexpr std::size_t kMinRows = 32;
+constexpr std::size_t kMinMatmul = 65536;  // weight bytes times rows
+
+const CpuMatrix& own(const PackedMatrix* matrix) {
+  const auto* mine = dynamic_cast<const CpuMatrix*>(matrix);
+  BATON_CHECK(mine != nullptr, "a weight packed by another backend");
+  return *mine;
+}
+
+class CpuBackend final : public Backend {
+ public:
+  CpuBackend(const KernelTable& kernels, unsigned threads, bool pin)
+      : kernels_(kernels), pool_(threads, pin), thread_scratch_(pool_.threads()) {}
+
+  std::string_view name() const override { return "cpu"; }
+  std::string description() const override {
+    return fmt::format(
+        "cpu {}, {} thread{}", kernels_.name, pool_.threads(), pool_.threads() == 1 ? "" : "s");
+  }
+  std::uint64_t numerics_family() const override {
+    return 0x4350550000000000ULL | kKernelRevision;  // "CPU"
+  }
+
+  Result<std::unique_ptr<PackedMatrix>> pack(const WeightView& weight) override {
+    BATON_TRY(check_weight(weight));
+    const std::size_t panels = (weight.rows + kPanelRows - 1) / kPanelRows;
+    const std::size_t panel_bytes = CpuMatrix::panel_bytes(weight.dtype, weight.cols);
+    BATON_ASSIGN(std::shared_ptr<std::byte> memory, memory_.take(panels * panel_bytes));
+    auto packed =
+        std::make_unique<CpuMatrix>(weight.dtype, weight.rows, weight.cols, std::move(memory));
+    pool_.for_each(panels, [&](unsigned, std::size_t panel) { packed->pack_panel(weight, panel); });
+    return packed;
+  }
+
+  void embed(const PackedMatrix& table,
+             std::span<const TokenId> ids,
+             float scale,
+             float* out) override {
+    const CpuMatrix& w = own(&table);
+    for_rows(ids.size(), ids.size() >= kMinRows, [&](std::size_t row) {
+      BATON_CHECK(ids[row] >= 0 && static_cast<std::size_t>(ids[row]) < w.rows(),
+                  "token id out of range");
+      w.read_row(static_cast<std::size_t>(ids[row]), scale, out + row * w.cols());
+    });
+  }
+
+  void matmul(const float* x, std::size_t m, std::span<const MatmulOut> outs) override;
+
+  void rms_norm(const float* x,
+                std::size_t m,
+                std::size_t dim,
+                const float* weight,
+                float eps,
+                float* out) override {
+    for_row_ranges(m, m * dim >= kMinNorm, [&](std::size_t first, std::size_t count) {
+      kernels_.rms_norm(x + first * dim, count, dim, weight, eps, out + first * dim);
+    });
+  }
+
+  void rope(float* x,
+            std::size_t m,
+            std::size_t stride,
+            std::size_t heads,
+            std::size_t head_dim,
+            std::span<const std::uint32_t> positions,
+            const RopeTable& table,
+            RopeStyle style) override {
+    const std::size_t half = table.half_dim;
+    BATON_CHECK(positions.size() == m && 2 * half <= head_dim, "rope shapes differ");
+    const auto rotate =
+        style == RopeStyle::Interleaved ? kernels_.rope_interleaved : kernels_.rope_halves;
+    for_rows(m, m * heads * head_dim >= kMinRope, [&](std::size_t row) {
+      const std::size_t at = positions[row];
+      BATON_CHECK(at < table.positions, "position beyond the rope table");
+      rotate(x + row * stride,
+             heads,
+             head_dim,
+             table.cosines.data() + at * half,
+             table.sines.data() + at * half,
+             half);
+    });
+  }
+
+  void silu_mul(const float* gate,
+                const float* up,
+                std::size_t m,
+                std::size_t dim,
+                std::size_t stride,
+                float* out) override {
+    for_rows(m, m * dim >= kMinGated, [&](std::size_t row) {
+      kernels_.silu_mul(gate + row * stride, up + row * stride, dim, out + row * stride);
+    });
+  }
+  void gelu_mul(const float* gate,
+                const float* up,
+                std::size_t m,
+                std::size_t dim,
+                std::size_t stride,
+                float* out) override {
+    for_rows(m, m * dim >= kMinGated, [&](std::size_t row) {
+      kernels_.gelu_mul(gate + row * stride, up + row * stride, dim, out + row * stride);
+    });
+  }
+
+  void add(float* x, const float* y, std::size_t n) override {
+    for_row_ranges(n, n >= kMinAdd, [&](std::size_t first, std::size_t count) {
+      kernels_.add(x + first, y + first, count);
+    });
+  }
+
+  void write_kv(const KvArenaView& arena,
+                const AttentionParams& params,
+                std::span<const AttentionSlice> slices,
+                const float* k,
+                const float* v,
+                std::size_t stride) override {
+    std::size_t rows = 0;
+    for (const AttentionSlice& slice : slices) {
+      check_slice(arena, params, slice);
+      rows += slice.num_rows;
+    }
+    for_rows(params.kv_heads, rows >= kMinRows, [&](std::size_t head) {
+      for (const AttentionSlice& slice : slices) {
+        write_head(kernels_, arena, params, slice, head, k, v, stride);
+      }
+    });
+  }
+
+  void attention(const KvArenaView& arena,
+                 const AttentionParams& params,
+                 std::span<const AttentionSlice> slices,
+                 const float* q,
+                 std::size_t q_stride,
+                 float* out) override {
+    for (const AttentionSlice& slice : slices) {
+      check_slice(arena, params, slice);
+    }
+    plan_.make(arena, params, slices, q, q_stride, out, pool_.threads());
+    const std::size_t floats =
+        attention_scratch_floats(params.heads / params.kv_heads, params.head_dim);
+    const auto scratch_of = [&](unsigned thread) {
+      return reinterpret_cast<float*>(thread_scratch_[thread].get());
+    };
+    reserve_thread_scratch(floats * sizeof(float));
+    pool_.for_each(plan_.attend().size(), [&](unsigned thread, std::size_t i) {
+      AttentionJob job = plan_.attend()[i];
+      job.scratch = scratch_of(thread);
+      job.partials == nullptr ? kernels_.attend_rows(job) : kernels_.attend_chunk(job);
+    });
+    const auto merge = [&](unsigned thread, std::size_t i) {
+      AttentionJob job = plan_.merge()[i];
+      job.scratch = scratch_of(thread);
+      kernels_.merge_chunks(job);
+    };
+    if (plan_.merge_floats() >= kMinNorm) {
+      pool_.for_each(plan_.merge().size(), merge);
+    } else {
+      for (std::size_t i = 0; i < plan_.merge().size(); ++i) {
+        merge(0, i);
+      }
+    }
+  }
+
+ private:
+  struct ThreadScratch {
+    Scratch<std::byte> buffer;
+    std::byte* place = nullptr;
+    std::byte* get() const { return place; }
+  };
+
+  void reserve_thread_scratch(std::size_t bytes) {
+    for (ThreadScratch& scratch : thread_scratch_) {
+      scratch.place = scratch.buffer.at_least(bytes);
+    }
+  }
+
+  // body(first, count) over pieces of [0, rows), one a thread.
+  template <class Body>
+  void for_row_ranges(std::size_t rows, bool parallel, const Body& body) {
+    const std::size_t threads = pool_.threads();
+    if (!parallel || threads == 1) {
+      body(std::size_t{0}, rows);
+      return;
+    }
+    pool_.run([&](unsigned thread) {
+      const std::size_t first = rows * thread / threads;
+      const std::size_t end = rows * (thread + 1) / threads;
+      if (first < end) {
+        body(first, end - first);
+      }
+    });
+  }
+  template <class Body>
+  void for_rows(std::size_t rows, bool parallel, const Body& body) {
+    for_row_ranges(rows, parallel, [&](std::size_t first, std::size_t count) {
+      for (std::size_t row = first; row < first + count; ++row) {
+        body(row);
+      }
+    });
+  }
+
+  static void check_slice(const KvArenaView& arena,
+                          const AttentionParams& params,
+                          const AttentionSlice& slice) {
+    BATON_CHECK(params.layer < arena.layout.layers && params.kv_heads == arena.layout.kv_heads &&
+                    params.head_dim == arena.layout.head_dim && params.heads % params.kv_heads == 0,
+                "attention parameters do not fit the arena");
+    BATON_CHECK(
+        slice.blocks.size() >= arena.layout.blocks_for(slice.first_position + slice.num_rows),
+        "the block table is too short for the slice");
+  }
+
+  void quantise(const float* x, std::size_t m, std::size_t cols, const RowTiles& tiles);
+
+  const KernelTable& kernels_;
+  ThreadPool pool_;
+  WeightMemory memory_;
+  AttentionPlan plan_;
+  std::vector<ThreadScratch> thread_scratch_;
+  Scratch<std::uint32_t> activations_;
+  std::uint32_t* quantised_ = nullptr;
+  std::vector<MatmulJob> jobs_;
+};
+
+void CpuBackend::quantise(const float* x, std::size_t m, std::size_t cols, const RowTiles& tiles) {
+  quantised_ = activations_.at_least(m * (cols / kQuantBlock) * kActivationWords);
+  for_row_ranges(tiles.count, m * cols >= kMinQuantise, [&](std::size_t first, std::size_t count) {
+    kernels_.quantise({x, cols, tiles, first, first + count, quantised_});
+  });
+}
+
+void CpuBackend::matmul(const float* x, std::size_t m, std::span<const MatmulOut> outs) {
+  if (m == 0 || outs.empty()) {
+    return;
+  }
+  const std::size_t cols = outs.front().weight->cols();
+  bool quantised = false;
+  std::size_t cost = 0;
+  jobs_.clear();
+  for (const MatmulOut& out : outs) {
+    const CpuMatrix& w = own(out.weight);
+    BATON_CHECK(w.cols() == cols, "products of one input take weights of one width");
+    quantised = quantised || is_quantised(w.dtype());
+    MatmulJob job{};
+    job.dtype = w.dtype();
+    job.weight = w.data();
+    job.panel_bytes = w.panel_bytes();
+    job.rows = w.rows();
+    job.cols = cols;
+    job.end_panel = w.panels();
+    job.x = x;
+    job.tiles = make_row_tiles(
+        m, is_quantised(w.dtype()) ? kernels_.quant_row_tile : kernels_.float_row_tile);
+    job.y = out.y;
+    job.y_stride = out.y_stride == 0 ? w.rows() : out.y_stride;
+    job.accumulate = out.accumulate;
+    jobs_.push_back(job);
+    cost += w.panels() * (w.panel_bytes() + m * cols);
+  }
+  if (quantised) {
+    quantise(x, m, cols, make_row_tiles(m, kernels_.quant_row_tile));
+  }
+  reserve_thread_scratch(matmul_scratch_bytes(cols));
+
+  // Neighbouring panels to one thread, equal shares of the cost.
+  const std::size_t threads = cost < kMinMatmul ? 1 : pool_.threads();
+  const auto part = [&](unsigned thread) {
+    std::size_t start = 0;
+    for (MatmulJob job : jobs_) {
+      const std::size_t each = job.panel_bytes + m * cols;
+      const std::size_t panels = job.end_panel;
+      const auto panel_at = [&](std::size_t border) {
+        return border <= start ? 0 : std::min(panels, (border - start + each / 2) / each);
+      };
+      job.first_panel = panel_at(cost / threads * thread);
+      job.end_panel = thread + 1 == threads ? panels : panel_at(cost / threads * (thread + 1));
+      start += panels * each;
+      if (job.first_panel < job.end_panel) {
+        job.activations = quantised_;
+        job.scratch = thread_scratch_[thread].get();
+        kernels_.matmul(job);
+      }
+    }
+  };
+  if (threads == 1) {
+    part(0);
+  } else {
+    pool_.run(part);
+  }
+}
+
+Result<const KernelTable*> choose(CpuIsa isa) {
+  switch (isa) {
+    case CpuIsa::Scalar:
+      return scalar_kernels();
+    case CpuIsa::Avx2:
+      if (!has_avx2()) {
+        return fail(ErrorCode::InvalidConfig,
+                    "this processor has no AVX2 with FMA and F16C; use isa auto or scalar");
+      }
+      return avx2_kernels();
+    case CpuIsa::Avx512:
+      if (!has_avx512()) {
+        return fail(ErrorCode::InvalidConfig,
+                    "this processor has no AVX-512 with VNNI; use isa auto or avx2");
+      }
+      return avx512_kernels();
+    case CpuIsa::Auto:
+      break;
+  }
+  return has_avx512() ? avx512_kernels() : has_avx2() ? avx2_kernels() : scalar_kernels();
+}
+
+}  // namespace
+}  // namespace cpu
+
+Result<std::unique_ptr<Backend>> make_cpu_backend(const CpuOptions& options) {
+  BATON_ASSIGN(const cpu::KernelTable* kernels, cpu::choose(options.isa));
+  const unsigned threads = options.threads == 0 ? cpu::ThreadPool::usable_cores() : options.threads;
+  try {
+    return std::make_unique<cpu::CpuBackend>(*kernels, threads, options.pin_threads);
+  } catch (const std::system_error& error) {
+    return fail(ErrorCode::Unavailable,
+                fmt::format("cannot start {} kernel threads: {}", threads, error.what()));
+  }
+}
+
+}  // namespace baton::kernels

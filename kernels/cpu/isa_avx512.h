@@ -1,0 +1,175 @@
+// 16 float lanes in one 512-bit register; int8 dot products by VNNI.
+// Only kernels_avx512.cpp includes this.
+#pragma once
+
+#include <immintrin.h>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace baton::kernels::cpu {
+namespace {
+
+#define BATON_OP [[gnu::always_inline]] static inline
+
+struct Avx512 {
+  using F = __m512;
+  using I = __m512i;
+  using W = __m512i;  // 16 lanes of four weight codes
+  using M = __mmask16;
+  static constexpr const char* kName = "avx512-vnni";
+  static constexpr int kQuantRows = 6;
+  static constexpr int kFloatRows = 12;
+  static constexpr int kGroups = 2;  // vectors of output features a tile holds
+  static constexpr int kQueries = 12;
+  static constexpr int kGranules = 2;  // vectors of positions or dimensions an attention tile holds
+  static constexpr bool kSignedBytes = false;  // 8-bit codes are used unsigned
+
+  BATON_OP F zero() { return _mm512_setzero_ps(); }
+  BATON_OP F set1(float x) { return _mm512_set1_ps(x); }
+  BATON_OP F load(const float* p) { return _mm512_loadu_ps(p); }
+  BATON_OP F load_n(const float* p, std::size_t n) { return _mm512_maskz_loadu_ps(first(n), p); }
+  BATON_OP void store(float* p, F x) { _mm512_storeu_ps(p, x); }
+  BATON_OP void store_n(float* p, F x, std::size_t n) { _mm512_mask_storeu_ps(p, first(n), x); }
+  BATON_OP F load(const std::uint16_t* p) {
+    return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+  }
+  BATON_OP F load_n(const std::uint16_t* p, std::size_t n) {
+    return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(first(n), p));
+  }
+  BATON_OP F load_bfloat(const std::uint16_t* p) {
+    const __m256i raw = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(raw), 16));
+  }
+  BATON_OP void store_half(std::uint16_t* p, F x) {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p),
+                        _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+  }
+  BATON_OP F load_u8(const std::uint8_t* p) {
+    return _mm512_cvtepi32_ps(
+        _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
+  }
+  BATON_OP F load_s8(const std::uint8_t* p) {
+    return _mm512_cvtepi32_ps(
+        _mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
+  }
+  BATON_OP F add(F a, F b) { return _mm512_add_ps(a, b); }
+  BATON_OP F sub(F a, F b) { return _mm512_sub_ps(a, b); }
+  BATON_OP F mul(F a, F b) { return _mm512_mul_ps(a, b); }
+  BATON_OP F div(F a, F b) { return _mm512_div_ps(a, b); }
+  BATON_OP F fma(F a, F b, F c) { return _mm512_fmadd_ps(a, b, c); }
+  BATON_OP F max(F a, F b) { return _mm512_max_ps(a, b); }
+  BATON_OP F min(F a, F b) { return _mm512_min_ps(a, b); }
+  BATON_OP F neg(F a) {
+    return _mm512_castsi512_ps(
+        _mm512_xor_si512(_mm512_castps_si512(a), _mm512_set1_epi32(INT32_MIN)));
+  }
+  // The bits of x as integers, plus (n << 23): multiplies by 2^n.
+  BATON_OP F add_exponent(F x, I n) {
+    return _mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(x), _mm512_slli_epi32(n, 23)));
+  }
+  BATON_OP I bits(F x) { return _mm512_castps_si512(x); }
+
+  BATON_OP I iset1(std::int32_t x) { return _mm512_set1_epi32(x); }
+  template <int kShift>
+  BATON_OP I shift_left(I x) {
+    return _mm512_slli_epi32(x, kShift);
+  }
+  BATON_OP F to_float(I x) { return _mm512_cvtepi32_ps(x); }
+
+  BATON_OP M range(std::size_t low, std::size_t high) {
+    return static_cast<M>(first(high) & ~first(low));
+  }
+  BATON_OP F select(M mask, F yes, F no) { return _mm512_mask_blend_ps(mask, no, yes); }
+
+  BATON_OP W load_codes(const std::uint8_t* p) {
+    return _mm512_loadu_si512(reinterpret_cast<const void*>(p));
+  }
+  BATON_OP void store_codes(std::uint8_t* p, W w) {
+    _mm512_storeu_si512(reinterpret_cast<void*>(p), w);
+  }
+  BATON_OP W low_nibbles(W w) { return _mm512_and_si512(w, _mm512_set1_epi8(0x0F)); }
+  BATON_OP W high_nibbles(W w) {
+    return _mm512_and_si512(_mm512_srli_epi32(w, 4), _mm512_set1_epi8(0x0F));
+  }
+  // Bit i of the eight bytes becomes bit 4 of code i.
+  BATON_OP W with_fifth_bits(W w, const std::uint8_t* packed) {
+    std::uint64_t mask;
+    __builtin_memcpy(&mask, packed, sizeof(mask));
+    return _mm512_mask_add_epi8(w, mask, w, _mm512_set1_epi8(0x10));
+  }
+  // Bits 2j and 2j + 1 of a byte become bits 4 and 5 of the code.
+  template <int kPart>
+  BATON_OP W with_top_bits(W w, W packed) {
+    const W moved = kPart < 2 ? _mm512_slli_epi32(packed, kPart == 0 ? 4 : 2)
+                              : (kPart == 2 ? packed : _mm512_srli_epi32(packed, 2));
+    return _mm512_ternarylogic_epi32(w, moved, _mm512_set1_epi8(0x30), 0xF8);  // w | (moved & 0x30)
+  }
+  // acc + the four products of each lane; w unsigned (8 bits when kWide), a signed in [-127, 127].
+  template <bool kWide>
+  BATON_OP I dot4(I acc, W w, std::uint32_t a) {
+    return _mm512_dpbusd_epi32(acc, w, _mm512_set1_epi32(static_cast<std::int32_t>(a)));
+  }
+
+  // Largest magnitude of 32 floats as bits; 32 floats times `factor`, rounded to int8.
+  BATON_OP std::uint32_t largest_magnitude(const float* x) {
+    const __m512i mask = _mm512_set1_epi32(0x7FFFFFFF);
+    const __m512i a = _mm512_and_si512(_mm512_castps_si512(load(x)), mask);
+    const __m512i b = _mm512_and_si512(_mm512_castps_si512(load(x + 16)), mask);
+    return _mm512_reduce_max_epu32(_mm512_max_epu32(a, b));
+  }
+  BATON_OP void quantise32(const float* x, float factor, std::int8_t* codes) {
+    const F f = set1(factor);
+    const auto convert = [&](const float* p) __attribute__((always_inline)) {
+      return _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(_mm512_mul_ps(load(p), f)));
+    };
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(codes), convert(x));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(codes + 16), convert(x + 16));
+  }
+  // Sum of 16 int8.
+  BATON_OP std::int32_t sum16(const std::int8_t* codes) {
+    const __m128i raw = _mm_loadu_si128(reinterpret_cast<const __m128i*>(codes));
+    const __m128i biased = _mm_xor_si128(raw, _mm_set1_epi8(-128));
+    const __m128i sums = _mm_sad_epu8(biased, _mm_setzero_si128());
+    return _mm_cvtsi128_si32(sums) + _mm_extract_epi16(sums, 4) - 16 * 128;
+  }
+
+  // 32 floats a0 b0 a1 b1 ... as 16 a and 16 b, and back.
+  BATON_OP void split_pairs(F x, F y, F& a, F& b) {
+    const __m512i even =
+        _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+    const __m512i odd =
+        _mm512_setr_epi32(1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31);
+    a = _mm512_permutex2var_ps(x, even, y);
+    b = _mm512_permutex2var_ps(x, odd, y);
+  }
+  BATON_OP void join_pairs(F a, F b, F& x, F& y) {
+    const __m512i low = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+    const __m512i high =
+        _mm512_setr_epi32(8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
+    x = _mm512_permutex2var_ps(a, low, b);
+    y = _mm512_permutex2var_ps(a, high, b);
+  }
+  // ((l0+l8)+(l4+l12)) ... : halves are added to each other, four times.
+  BATON_OP float sum_tree(F x) {
+    const __m256 eight = _mm256_add_ps(_mm512_castps512_ps256(x), _mm512_extractf32x8_ps(x, 1));
+    const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+    const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+    return _mm_cvtss_f32(_mm_add_ss(two, _mm_shuffle_ps(two, two, 1)));
+  }
+  BATON_OP float largest(F x) {
+    const __m256 eight = _mm256_max_ps(_mm512_castps512_ps256(x), _mm512_extractf32x8_ps(x, 1));
+    const __m128 four = _mm_max_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+    const __m128 two = _mm_max_ps(four, _mm_movehl_ps(four, four));
+    return _mm_cvtss_f32(_mm_max_ss(two, _mm_shuffle_ps(two, two, 1)));
+  }
+  BATON_OP void prefetch(const void* p) {
+    _mm_prefetch(reinterpret_cast<const char*>(p), _MM_HINT_T0);
+  }
+
+ private:
+  BATON_OP M first(std::size_t n) { return static_cast<M>((std::uint32_t{1} << n) - 1); }
+};
+
+}  // namespace
+}  // namespace baton::kernels::cpu
