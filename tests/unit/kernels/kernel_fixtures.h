@@ -1,0 +1,60 @@
+// What kernel tests share: every backend present, random weights of every type, and a decoder of
+// GGUF blocks written element by element, on purpose unlike the one under test.
+//
+// Thread: one. Failure: a backend that should exist and does not ends the test program.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "kernels/ops.h"
+
+namespace baton::kernels::testing {
+
+inline constexpr DType kAllTypes[] = {DType::F32,
+                                      DType::F16,
+                                      DType::BF16,
+                                      DType::Q4_0,
+                                      DType::Q4_1,
+                                      DType::Q5_0,
+                                      DType::Q5_1,
+                                      DType::Q8_0,
+                                      DType::Q4_K,
+                                      DType::Q5_K,
+                                      DType::Q6_K};
+
+struct NamedBackend {
+  std::string name;
+  std::unique_ptr<Backend> backend;
+};
+// The fast backend on each instruction set this machine has, with 1 and 2 threads.
+std::vector<NamedBackend> cpu_backends();
+// Those and the reference.
+std::vector<NamedBackend> all_backends();
+
+std::vector<float> random_floats(std::size_t count, std::mt19937& rng, float spread = 1.0F);
+
+struct RandomWeight {
+  DType dtype;
+  std::size_t rows;
+  std::size_t cols;
+  std::vector<std::byte> bytes;
+  WeightView view() const { return {dtype, rows, cols, bytes}; }
+};
+// Values of about unit size or less; every code and scale bit pattern occurs.
+RandomWeight random_weight(DType dtype, std::size_t rows, std::size_t cols, std::mt19937& rng);
+
+// Element i of a row.
+double oracle_element(DType dtype, const std::byte* row, std::size_t i);
+std::vector<double> oracle_values(const RandomWeight& weight);
+
+// Bitwise; prints the first place of difference.
+void expect_same_bits(const std::vector<float>& got,
+                      const std::vector<float>& want,
+                      const std::string& what);
+
+}  // namespace baton::kernels::testing
