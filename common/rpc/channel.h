@@ -37,7 +37,7 @@ class Channel {
   virtual void call(wire::Frame frame,
                     std::chrono::milliseconds timeout,
                     AnswerHandler handler) = 0;
-  // Answers a frame that came with `call` != 0.
+  // Answers a frame that came with `call` != 0; does nothing for one that wants no answer.
   virtual void answer(const wire::Frame& question, wire::Frame reply) = 0;
   virtual void answer_error(const wire::Frame& question, const Error& error) = 0;
   // Ends the connection; what is queued still goes out, within a second.

@@ -15,7 +15,8 @@ HeartbeatSender::HeartbeatSender(Executor& executor,
 
 void HeartbeatSender::tick() {
   timer_ = executor_.call_after(period_, [this] { tick(); });
-  send_();
+  const auto send = send_;  // the sender may be dropped inside
+  send();
 }
 
 HeartbeatWatch::HeartbeatWatch(Executor& executor,

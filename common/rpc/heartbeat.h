@@ -13,7 +13,8 @@
 
 namespace baton {
 
-// Calls `send` at once and then every `period` until dropped.
+// Calls `send` at the executor's next turn and then every `period` until dropped, which may happen
+// inside it.
 class HeartbeatSender {
  public:
   HeartbeatSender(Executor& executor, std::chrono::milliseconds period, std::function<void()> send);

@@ -223,8 +223,10 @@ void TcpConnection::close_socket() {
 }
 
 void TcpChannel::answer(const wire::Frame& question, wire::Frame reply) {
-  reply.set_answers(question.call());
-  connection_->send(reply);
+  if (question.call() != 0) {
+    reply.set_answers(question.call());
+    connection_->send(reply);
+  }
 }
 
 void TcpChannel::answer_error(const wire::Frame& question, const Error& error) {

@@ -197,8 +197,10 @@ class MemoryChannel final : public Channel {
     });
   }
   void answer(const wire::Frame& question, wire::Frame reply) override {
-    reply.set_answers(question.call());
-    send(std::move(reply));
+    if (question.call() != 0) {
+      reply.set_answers(question.call());
+      send(std::move(reply));
+    }
   }
   void answer_error(const wire::Frame& question, const Error& error) override {
     wire::Frame reply;

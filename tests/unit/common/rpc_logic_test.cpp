@@ -39,6 +39,23 @@ TEST(MemoryChannel, CallsAndAnswers) {
   EXPECT_TRUE(answered);
 }
 
+TEST(MemoryChannel, FrameThatWantsNoAnswerGetsNone) {
+  ManualExecutor executor;
+  auto pair = testing::make_memory_pair(executor);
+  int frames = 0;
+  const auto complain = [&](Channel& channel) {
+    return [&](const wire::Frame& frame) {
+      ++frames;
+      channel.answer_error(frame, Error{ErrorCode::ProtocolError, "no such message"});
+    };
+  };
+  pair.first->set_handlers(complain(*pair.first), {});
+  pair.second->set_handlers(complain(*pair.second), {});
+  pair.first->send(cancel_frame(1));
+  executor.run_until_idle();
+  EXPECT_EQ(frames, 1) << "two sides must not complain to each other for ever";
+}
+
 TEST(MemoryChannel, DelayKeepsOrderAndDropTimesOut) {
   ManualExecutor executor;
   std::vector<std::uint64_t> seen;
@@ -229,6 +246,18 @@ TEST(Heartbeat, SendsAtOnceAndThenEachPeriod) {
   }
   executor.advance(milliseconds(1000));
   EXPECT_EQ(sent, 11);
+}
+
+TEST(Heartbeat, SenderMayBeDroppedInside) {
+  ManualExecutor executor;
+  int sent = 0;
+  std::unique_ptr<HeartbeatSender> sender;
+  sender = std::make_unique<HeartbeatSender>(executor, milliseconds(100), [&] {
+    ++sent;
+    sender.reset();
+  });
+  executor.advance(milliseconds(1000));
+  EXPECT_EQ(sent, 1);
 }
 
 TEST(Heartbeat, WatchGoesSuspectThenDead) {

@@ -1,4 +1,5 @@
 // Control connections over real sockets on port 0.
+#include <google/protobuf/stubs/logging.h>
 #include <gtest/gtest.h>
 
 #include <boost/asio/connect.hpp>
@@ -362,8 +363,37 @@ TEST_F(RpcTcp, GarbageBeforeHelloClosesAndCounts) {
     boost::asio::write(socket, boost::asio::buffer(bytes), ignored);
     wait_for_end(socket);
   }
+  // The socket closes a moment before the listener is told.
+  while (stats().malformed < garbage.size()) {
+  }
   EXPECT_EQ(stats().malformed, garbage.size());
   ASSERT_TRUE(dial()) << "the listener must go on";
+}
+
+TEST_F(RpcTcp, RandomBytesNeverStopTheListener) {
+  const google::protobuf::LogSilencer quiet;
+  listen();
+  std::string good;
+  wire::Frame frame;
+  *frame.mutable_hello() = hello_of("fuzz");
+  ASSERT_TRUE(encode_frame(frame, good));
+  *frame.mutable_cancel() = cancel_frame(1, 50).cancel();
+  ASSERT_TRUE(encode_frame(frame, good));
+  for (std::uint64_t seed = 1; seed <= 300; ++seed) {
+    auto random = seeded_random(seed);
+    auto bytes = good;
+    for (std::uint64_t i = 0; i < 1 + random() % 3; ++i) {
+      bytes[random() % bytes.size()] = static_cast<char>(random());
+    }
+    bytes.resize(1 + random() % bytes.size());
+    auto socket = raw_socket();
+    boost::system::error_code ignored;
+    boost::asio::write(socket, boost::asio::buffer(bytes), ignored);
+    socket.shutdown(boost::asio::ip::tcp::socket::shutdown_send, ignored);
+    wait_for_end(socket);
+  }
+  EXPECT_EQ(stats().accepted, 300U);
+  ASSERT_TRUE(dial());
 }
 
 TEST_F(RpcTcp, HalfHelloTimesOut) {
