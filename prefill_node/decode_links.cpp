@@ -131,10 +131,13 @@ void DecodeLinks::greet(Link& link) {
   const std::uint64_t number = link.number;
   std::vector<UserId> waiting;
   for (const auto& [id, user] : link.users) {
-    if (!user.told_up) {
+    if (user.abort_reason && user.incarnation == link.incarnation) {
+      send_abort(link, user, *user.abort_reason);
+    } else if (!user.told_up) {
       waiting.push_back(id);
     }
   }
+  std::erase_if(link.users, [](const auto& item) { return item.second.abort_reason.has_value(); });
   for (const UserId id : waiting) {
     Link* now = find(number);
     if (now == nullptr) {
@@ -179,7 +182,9 @@ void DecodeLinks::beat(Link& link) {
   wire::Frame frame;
   wire::Heartbeat& heartbeat = *frame.mutable_heartbeat();
   for (const auto& [id, user] : link.users) {
-    set_lease(*heartbeat.add_leases(), user.lease, user.epoch);
+    if (!user.abort_reason && !user.is_ending) {
+      set_lease(*heartbeat.add_leases(), user.lease, user.epoch);
+    }
   }
   link.channel->send(std::move(frame));
 }
@@ -198,7 +203,9 @@ void DecodeLinks::lose(std::uint64_t number, const Error& why) {
   }
   for (auto& [id, user] : lost.front().users) {
     const Error error{why.code, "decode node at " + lost.front().address + ": " + why.message};
-    lost_users_.emplace(id, std::pair{std::move(user.calls), error});
+    if (!user.abort_reason) {
+      lost_users_.emplace(id, std::pair{std::move(user.calls), error});
+    }
   }
   post([this] { tell_lost(); });
 }
@@ -228,6 +235,31 @@ void DecodeLinks::leave(UserId id) {
   if (Link* link = link_of(id)) {
     link->users.erase(id);
   }
+}
+
+bool DecodeLinks::abort(UserId id, const std::string& reason) {
+  Link* link = link_of(id);
+  if (link == nullptr) {
+    lost_users_.erase(id);
+    return false;  // the loss of the connection has ended the lease
+  }
+  User& user = link->users.at(id);
+  if (!link->is_up()) {
+    user.calls = {};
+    user.abort_reason = reason;
+    return false;
+  }
+  user.is_ending = true;
+  send_abort(*link, user, reason);
+  return true;
+}
+
+void DecodeLinks::send_abort(Link& link, const User& user, const std::string& reason) {
+  wire::Frame frame;
+  wire::Abort& abort = *frame.mutable_abort();
+  set_lease(abort, user.lease, user.epoch);
+  abort.set_reason(reason);
+  link.channel->send(std::move(frame));
 }
 
 Channel* DecodeLinks::channel(UserId id) {

@@ -53,6 +53,9 @@ class DecodeLinks {
   // Joins the link to the grant's node, dialling when there is none.
   UserId join(const KvGrant& grant, LinkUser user);
   void leave(UserId id);
+  // Tells the decode node to end the lease. True: told; the user stays until it leaves. False: it
+  // will be told when the link comes up; the user has left.
+  bool abort(UserId id, const std::string& reason);
   // Null when the user's link is not up.
   Channel* channel(UserId id);
   std::shared_ptr<transfer::Peer> peer(UserId id);
@@ -66,6 +69,8 @@ class DecodeLinks {
     Incarnation incarnation{};  // that the grant speaks of
     LinkUser calls;
     bool told_up = false;
+    bool is_ending = false;                   // the decode node was told: no more renewals
+    std::optional<std::string> abort_reason;  // it has left; the decode node is to be told
   };
   struct Link {
     std::string address;
@@ -86,6 +91,7 @@ class DecodeLinks {
   void on_frame(Link& link, const wire::Frame& frame);
   void greet(Link& link);  // tells waiting users
   void beat(Link& link);
+  void send_abort(Link& link, const User& user, const std::string& reason);
   void lose(std::uint64_t number, const Error& why);
   Link* find(std::uint64_t number);
   Link* link_of(UserId id);

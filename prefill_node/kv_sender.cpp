@@ -185,23 +185,13 @@ void KvSender::send_commit(std::uint64_t bytes) {
       });
 }
 
-void KvSender::tell_decode_abort(const std::string& reason) {
-  Channel* channel = user_ ? links_.channel(*user_) : nullptr;
-  if (channel == nullptr) {
-    return;  // the loss of the connection ends the lease there, or it was never begun
-  }
-  wire::Frame frame;
-  wire::Abort& abort = *frame.mutable_abort();
-  set_lease(abort, grant_.lease, grant_.epoch);
-  abort.set_reason(reason);
-  channel->send(std::move(frame));
-}
-
 void KvSender::abort(const std::string& reason, std::function<void()> done) {
   BATON_CHECK(state_ != SendState::Aborting && state_ != SendState::Done, "aborted twice");
-  tell_decode_abort(reason);
   state_ = SendState::Aborting;
   aborted_ = std::move(done);
+  if (user_ && !links_.abort(*user_, reason)) {
+    user_.reset();
+  }
   if (sender_ == nullptr) {
     post([this] { quiesced(); });
     return;

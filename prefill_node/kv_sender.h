@@ -93,7 +93,6 @@ class KvSender {
   void flush();
   void flushed(Result<std::uint64_t> bytes);
   void send_commit(std::uint64_t bytes);
-  void tell_decode_abort(const std::string& reason);
   void quiesced();
   void post(std::function<void()> task);
 

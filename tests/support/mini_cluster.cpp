@@ -152,6 +152,9 @@ void MiniCluster::kill(const std::string& name) {
   dead_.push_back(std::move(nodes_.at(name)));
   nodes_.erase(name);
   dead_.back()->transport().stop();
+  // Its connections are cut already, so this only keeps its timers from running on. The object
+  // stays: a step of it may be in work.
+  dead_.back()->role().stop();
 }
 
 void MiniCluster::accept(std::unique_ptr<Channel> channel, const wire::Hello& hello) {
