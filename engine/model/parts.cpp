@@ -90,10 +90,18 @@ Result<Hyperparameters> read_hyperparameters(const ModelFile& file) {
   return out;
 }
 
+Result<kernels::WeightView> WeightLoader::required(const std::string& name) const {
+  auto view = file_.tensor(name);
+  if (!view) {
+    return fail(ErrorCode::InvalidModel, view.error().message);
+  }
+  return view;
+}
+
 Result<std::unique_ptr<kernels::PackedMatrix>> WeightLoader::matrix(const std::string& name,
                                                                     std::size_t rows,
                                                                     std::size_t cols) {
-  BATON_ASSIGN(const auto view, file_.tensor(name));
+  BATON_ASSIGN(const auto view, required(name));
   if (view.rows != rows || view.cols != cols) {
     return fail(
         ErrorCode::InvalidModel,
@@ -109,7 +117,7 @@ Result<std::unique_ptr<kernels::PackedMatrix>> WeightLoader::matrix(const std::s
 }
 
 Result<std::vector<float>> WeightLoader::vector(const std::string& name, std::size_t size) {
-  BATON_ASSIGN(const auto view, file_.tensor(name));
+  BATON_ASSIGN(const auto view, required(name));
   if (view.rows != 1 || view.cols != size || view.dtype != kernels::DType::F32) {
     return fail(ErrorCode::InvalidModel,
                 fmt::format("tensor {}: {} rows of {} {}, expected {} F32 values",

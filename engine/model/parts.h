@@ -53,6 +53,8 @@ class WeightLoader {
   std::size_t bytes() const { return bytes_; }  // memory taken so far
 
  private:
+  Result<kernels::WeightView> required(const std::string& name) const;
+
   const ModelFile& file_;
   kernels::Backend& backend_;
   std::size_t bytes_ = 0;
