@@ -180,8 +180,8 @@ TEST_P(GoldenTest, TheFastBackendChoosesTheSameTokens) {
     compare_logprobs(test, differences);
   }
   report("cpu", differences, equal_tokens);
-  EXPECT_LE(differences.sum / static_cast<double>(differences.count), 0.12);
-  EXPECT_LE(differences.worst, 1.0);
+  EXPECT_LE(differences.sum / static_cast<double>(differences.count), 0.15);
+  EXPECT_LE(differences.worst, 2.0);
 }
 
 INSTANTIATE_TEST_SUITE_P(RealModels,
