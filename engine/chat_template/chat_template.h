@@ -7,6 +7,7 @@
 // `raise_exception`; work and output are bounded.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -31,6 +32,7 @@ struct ChatTemplateInput {
   std::string kwargs_json;  // chat_template_kwargs: an object, or empty
   std::string bos_token;
   std::string eos_token;
+  std::int64_t unix_seconds = 0;  // the caller's clock, for templates that print the date (UTC)
 };
 
 class ChatTemplate {

@@ -1,0 +1,19 @@
+// From messages to token ids: renders the template with the model's own bos and eos text and
+// tokenizes the pieces, so that exactly one BOS stands at the start of models that want one.
+//
+// Thread: pure. Failure: as ChatTemplate::render.
+#pragma once
+
+#include <vector>
+
+#include "engine/chat_template/chat_template.h"
+#include "engine/tokenizer/tokenizer.h"
+
+namespace baton::engine {
+
+// `input.bos_token` and `eos_token` are filled in from the tokenizer.
+Result<std::vector<TokenId>> encode_chat(const ChatTemplate& chat_template,
+                                         const Tokenizer& tokenizer,
+                                         ChatTemplateInput input);
+
+}  // namespace baton::engine

@@ -1,0 +1,87 @@
+// Runs a syntax tree: statements append to an output, expressions give values. Work, output, depth
+// of calls and size of values are bounded, so that a hostile template ends with an error.
+//
+// Thread: one rendering on one thread. Failure: InvalidArgument with the line.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "common/base/error.h"
+#include "engine/chat_template/ast.h"
+#include "engine/chat_template/value.h"
+
+namespace baton::engine::jinja {
+
+inline constexpr std::size_t kMaxWork = 8U << 20;        // steps, and kWeightBytes of text each
+inline constexpr std::size_t kMaxTextBytes = 16U << 20;  // of one string, and of the output
+inline constexpr int kMaxCalls = 320;                    // nested evaluations
+
+// Names of one block; looking up goes on in the parent.
+struct Scope {
+  Scope* parent = nullptr;
+  std::vector<std::pair<std::string_view, Value>> names;  // views of names in the tree
+
+  void set(std::string_view name, Value value);
+};
+
+class Interpreter {
+ public:
+  // `unix_seconds`: the time that strftime_now gives, in UTC.
+  Interpreter(const Dict& globals, std::int64_t unix_seconds)
+      : globals_(&globals), unix_seconds_(unix_seconds) {}
+
+  Result<Text> run(const Node& root);
+
+  // For the built-in functions:
+  Result<Value> attribute(const Value& object, std::string_view name);
+  Result<Value> item(const Value& object, const Value& key);
+  Result<Value> call(const Value& callee, const Arguments& arguments);
+  Result<Value> filter(std::string_view name, const Value& input, const Arguments& arguments);
+  Result<bool> test(std::string_view name, const Value& input, const Arguments& arguments);
+  // Counts work that grows with a value's weight or a text's size.
+  Status charge(std::size_t work);
+  Status charge_text(std::size_t bytes);
+  std::int64_t unix_seconds() const { return unix_seconds_; }
+
+ private:
+  enum class Flow : std::uint8_t { Next, Break, Continue };
+  class Entered;
+
+  Result<Flow> execute(const Node& node, Scope& scope);
+  Result<Flow> run_statement(const Node& node, Scope& scope);
+  Result<Flow> run_for(const Node& node, Scope& scope);
+  Status run_call_block(const Node& node, Scope& scope);
+  Result<std::shared_ptr<List>> loop_items(const Node& node, Scope& scope);
+  // Output of `body` as a value; `break` does not leave it.
+  Result<Text> capture(const Node& body, Scope& scope);
+  Status assign(const Node& target, const Value& value, Scope& scope);
+  Value make_macro(const Node& node, Scope* scope, std::shared_ptr<const bool> alive);
+  Result<Value> call_macro(const Node& node, Scope& parent, const Arguments& arguments);
+  Status print(const Value& value);
+
+  Result<Value> evaluate(const Node& node, Scope& scope);
+  Result<Value> compute(const Node& node, Scope& scope);
+  Result<Value> lookup(const Node& node, Scope& scope);
+  Result<Value> literal(const Node& node, Scope& scope);
+  Result<Value> slice(const Node& node, Scope& scope);
+  Result<Value> compare_chain(const Node& node, Scope& scope);
+  Result<Value> concat(const Node& node, Scope& scope);
+  Result<Value> call_node(const Node& node, Scope& scope);
+  Result<Value> filter_node(const Node& node, const Value& input, Scope& scope);
+  Result<Arguments> arguments_of(const Node& node, Scope& scope);
+  // Puts the line before a message that has none.
+  static Error at_line(Error error, int line);
+
+  const Dict* globals_;
+  std::int64_t unix_seconds_;
+  Scope root_;
+  Text* out_ = nullptr;
+  std::size_t work_ = 0;
+  int calls_ = 0;
+  std::int64_t loops_ = 0;  // running now, one in another
+};
+
+}  // namespace baton::engine::jinja
