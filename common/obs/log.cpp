@@ -6,6 +6,7 @@
 #include <spdlog/sinks/ostream_sink.h>
 #include <spdlog/sinks/stdout_sinks.h>
 
+#include <algorithm>
 #include <chrono>
 #include <ctime>
 #include <iterator>
@@ -42,6 +43,8 @@ std::string_view level_name(spdlog::level::level_enum level) {
       return "error";
   }
 }
+
+constexpr std::size_t kLongestMessage = 8 * 1024;  // some hold foreign text
 
 // A JSON string's inside; bytes that are no UTF-8 stay as they are.
 void append_escaped(std::string_view text, bool json, spdlog::memory_buf_t& out) {
@@ -81,7 +84,7 @@ class LineFormatter final : public spdlog::formatter {
   LineFormatter(std::string process, bool json) : process_(std::move(process)), json_(json) {}
 
   void format(const spdlog::details::log_msg& msg, spdlog::memory_buf_t& out) override {
-    const std::string_view text(msg.payload.data(), msg.payload.size());
+    const std::string_view text(msg.payload.data(), std::min(msg.payload.size(), kLongestMessage));
     const auto time = utc_time(msg.time);
     if (json_) {
       fmt::format_to(std::back_inserter(out),
