@@ -21,13 +21,12 @@ class Mailbox {
 
   // False: full or closed; the value is dropped.
   bool put(T value) {
-    {
-      const std::lock_guard lock(mutex_);
-      if (closed_ || values_.size() >= limit_) {
-        return false;
-      }
-      values_.push_back(std::move(value));
+    const std::lock_guard lock(mutex_);
+    if (closed_ || values_.size() >= limit_) {
+      return false;
     }
+    values_.push_back(std::move(value));
+    // Inside the lock: whoever takes the last value may destroy the mailbox.
     ready_.notify_one();
     return true;
   }
@@ -55,10 +54,8 @@ class Mailbox {
 
   // Wakes the reader; what is inside can still be taken.
   void close() {
-    {
-      const std::lock_guard lock(mutex_);
-      closed_ = true;
-    }
+    const std::lock_guard lock(mutex_);
+    closed_ = true;
     ready_.notify_all();
   }
 

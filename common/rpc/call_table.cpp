@@ -30,6 +30,12 @@ void CallTable::finish(wire::Frame frame) {
   }
 }
 
+void CallTable::fail_one(std::uint64_t number, const Error& error) {
+  if (const auto handler = take(number)) {
+    handler(std::unexpected(error));
+  }
+}
+
 void CallTable::fail_all(const Error& error) {
   // A handler may open a new call (it fails by itself) or forget the rest.
   while (!calls_.empty()) {

@@ -24,6 +24,8 @@ class CallTable {
   std::uint64_t open(std::chrono::milliseconds timeout, Channel::AnswerHandler handler);
   // Runs the handler of the call that `frame` answers; a Refusal becomes its Error.
   void finish(wire::Frame frame);
+  // Runs one call's handler with the error.
+  void fail_one(std::uint64_t number, const Error& error);
   // Runs every open handler with the error. REQUIRES: the owner stays alive meanwhile.
   void fail_all(const Error& error);
   // Drops every handler unrun.

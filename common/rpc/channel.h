@@ -33,7 +33,7 @@ class Channel {
   // too many in the queue, ends the connection.
   virtual void send(wire::Frame frame) = 0;
   // Sends a call; the handler runs exactly once, never inside this call: with the answer, a Refusal
-  // turned into its Error, PeerDead, or Timeout.
+  // turned into its Error, PeerDead, or Timeout. A call over the frame limit fails alone.
   virtual void call(wire::Frame frame,
                     std::chrono::milliseconds timeout,
                     AnswerHandler handler) = 0;

@@ -64,24 +64,33 @@ void TcpConnection::send(const wire::Frame& frame) {
   if (state_ != State::Open) {
     return;
   }
-  if (auto status = encode_frame(frame, queued_); !status) {
+  if (auto status = enqueue(frame); !status) {
     lose(std::move(status).error());
-    return;
   }
+}
+
+Status TcpConnection::enqueue(const wire::Frame& frame) {
+  BATON_TRY(encode_frame(frame, queued_));
   if (queued_bytes() > max_queued_bytes_) {
     lose(Error{ErrorCode::PeerStalled,
                fmt::format("{} does not read: {} bytes wait for it", remote_, queued_bytes())});
-    return;
+  } else {
+    flush_soon();
   }
-  flush_soon();
+  return {};
 }
 
 void TcpConnection::call(wire::Frame frame,
                          std::chrono::milliseconds timeout,
                          Channel::AnswerHandler handler) {
   if (state_ == State::Open) {
-    frame.set_call(calls_.open(timeout, std::move(handler)));
-    send(frame);
+    const auto number = calls_.open(timeout, std::move(handler));
+    frame.set_call(number);
+    if (auto status = enqueue(frame); !status) {
+      executor_.post([self = shared_from_this(), number, error = std::move(status).error()] {
+        self->calls_.fail_one(number, error);
+      });
+    }
     return;
   }
   executor_.post([self = shared_from_this(), handler = std::move(handler)] {

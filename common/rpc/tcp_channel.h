@@ -46,6 +46,8 @@ class TcpConnection : public std::enable_shared_from_this<TcpConnection> {
   };
   void read();
   void received(std::size_t bytes);
+  // Fails only for a frame over the limit.
+  Status enqueue(const wire::Frame& frame);
   void flush_soon();
   void write();
   void finish_sending();

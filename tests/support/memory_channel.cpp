@@ -186,8 +186,16 @@ class MemoryChannel final : public Channel {
   void call(wire::Frame frame, std::chrono::milliseconds timeout, AnswerHandler handler) override {
     auto& mine = link_->end(side_);
     if (mine.open) {
-      frame.set_call(mine.calls.open(timeout, std::move(handler)));
-      link_->send(side_, frame);
+      const auto number = mine.calls.open(timeout, std::move(handler));
+      frame.set_call(number);
+      if (frame.ByteSizeLong() <= kMaxFrameBytes) {
+        link_->send(side_, frame);
+        return;
+      }
+      link_->executor().post([link = link_, side = side_, number] {
+        link->end(side).calls.fail_one(
+            number, Error{ErrorCode::InvalidArgument, "a control frame is over the limit"});
+      });
       return;
     }
     link_->executor().post([link = link_, side = side_, handler = std::move(handler)] {

@@ -307,6 +307,17 @@ TEST_F(RpcTcp, OversizeFrameEndsTheSendersConnection) {
   EXPECT_EQ(server_ends_.wait_all().front().code, ErrorCode::PeerDead);
 }
 
+TEST_F(RpcTcp, OversizeCallFailsAlone) {
+  listen();
+  ASSERT_TRUE(dial());
+  const auto answer = call(cancel_frame(1, kMaxFrameBytes));
+  ASSERT_FALSE(answer);
+  EXPECT_EQ(answer.error().code, ErrorCode::InvalidArgument);
+  wire::Frame frame;
+  frame.mutable_reserve();
+  EXPECT_TRUE(call(std::move(frame))) << "the connection must live on";
+}
+
 TEST_F(RpcTcp, SlowReaderLosesItsConnectionInsteadOfOurMemory) {
   RpcOptions options;
   options.max_queued_bytes = std::size_t{4} << 20;
