@@ -1,6 +1,8 @@
 // The same nodes with their KV blocks moved by UCX, over each lane this machine has.
 #include <gtest/gtest.h>
 
+#include <thread>
+
 #include "tests/support/mini_cluster.h"
 
 namespace baton::testing {
@@ -63,15 +65,17 @@ TEST_P(NodesUcx, WarmPrefixMovesOnlyTheRest) {
 TEST_P(NodesUcx, CancelAnywhereLeavesNoBlockBehind) {
   cluster_.add("decode", "d0");
   cluster_.add("prefill", "p0");
-  for (std::uint64_t tasks = 0; tasks < 60; tasks += 3) {
-    const GenerateRequest request = make_request(100 + tasks, 200, 10, tasks);
+  for (std::uint64_t turns = 0; turns < 400; turns += 5) {
+    const GenerateRequest request = make_request(100 + turns, 200, 10, turns);
     cluster_.start(request, "p0", "d0");
-    for (std::uint64_t i = 0; i < tasks; ++i) {
-      cluster_.executor().run_one();
+    for (std::uint64_t i = 0; i < turns; ++i) {
+      if (!cluster_.executor().run_one()) {
+        std::this_thread::yield();  // the data plane's threads have the word
+      }
     }
     cluster_.cancel(request);
     cluster_.settle();
-    ASSERT_TRUE(cluster_.all_clean()) << tasks;
+    ASSERT_TRUE(cluster_.all_clean()) << turns;
   }
 }
 
