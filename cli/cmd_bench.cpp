@@ -84,8 +84,9 @@ void add_same_tokens(CLI::App& group, Action& chosen) {
 void add_bench(CLI::App& app, Action& chosen) {
   CLI::App* group = app.add_subcommand("bench", "Measurements and proofs");
   group->require_subcommand(1);
-  group->footer("Examples:\n  baton bench same-tokens --help");
+  group->footer("Examples:\n  baton bench same-tokens --help\n  baton bench engine --help");
   add_same_tokens(*group, chosen);
+  add_bench_engine(*group, chosen);
 }
 
 }  // namespace baton::cli

@@ -28,6 +28,10 @@ void add_status(CLI::App& app, Action& chosen);
 void add_pull(CLI::App& app, Action& chosen);
 void add_check(CLI::App& app, Action& chosen);
 void add_bench(CLI::App& app, Action& chosen);
+void add_perplexity(CLI::App& app, Action& chosen);
+
+// Subcommands of `baton bench`.
+void add_bench_engine(CLI::App& group, Action& chosen);
 
 // Prints "baton NAME: message" and gives the exit status that fits the error.
 int report(const std::string& command, const Error& error);

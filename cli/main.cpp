@@ -29,6 +29,7 @@ int main(int argc, char** argv) {
   add_pull(app, chosen);
   add_check(app, chosen);
   add_bench(app, chosen);
+  add_perplexity(app, chosen);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

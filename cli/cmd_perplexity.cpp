@@ -1,0 +1,73 @@
+// baton perplexity: how well a model predicts a text, by llama-perplexity's method.
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "bench/perplexity.h"
+#include "cli/command.h"
+#include "cli/model_argument.h"
+
+namespace baton::cli {
+namespace {
+
+struct PerplexityArguments {
+  bench::PerplexityOptions options;
+  bool json = false;
+};
+
+int run(const PerplexityArguments& arguments) {
+  bench::PerplexityOptions options = arguments.options;
+  const auto path = model_argument(options.model);
+  if (!path) {
+    return report("perplexity", path.error());
+  }
+  options.model = *path;
+  options.progress = [](std::string_view line) { fmt::print(stderr, "    {}\n", line); };
+  const auto result = bench::run_perplexity(options);
+  if (!result) {
+    return report("perplexity", result.error());
+  }
+  if (arguments.json) {
+    fmt::print("{{\"perplexity\":{:.6f},\"standard_error\":{:.6f},\"tokens\":{},\"chunks\":{}}}\n",
+               result->perplexity,
+               result->standard_error,
+               result->tokens,
+               result->chunks);
+  } else {
+    fmt::print("perplexity {:.4f} +/- {:.4f} over {} tokens in {} chunks\n",
+               result->perplexity,
+               result->standard_error,
+               result->tokens,
+               result->chunks);
+  }
+  return kDone;
+}
+
+}  // namespace
+
+void add_perplexity(CLI::App& app, Action& chosen) {
+  auto arguments = std::make_shared<PerplexityArguments>();
+  arguments->options.model = "smollm2-135m-instruct";
+  CLI::App* command = app.add_subcommand("perplexity", "Perplexity of a text under a model");
+  command->add_option("text", arguments->options.text_file, "UTF-8 text, at least two chunks long")
+      ->required()
+      ->check(CLI::ExistingFile);
+  command->add_option("--model", arguments->options.model, "Catalogue name or GGUF file")
+      ->capture_default_str();
+  command->add_option("--context", arguments->options.context, "Tokens of a chunk")
+      ->capture_default_str();
+  command->add_option("--chunks", arguments->options.chunks, "Chunks to score; 0: all")
+      ->capture_default_str();
+  command->add_option("--threads", arguments->options.threads, "Threads; 0: all cores")
+      ->capture_default_str();
+  command->add_option("--backend", arguments->options.backend, "cpu or reference")
+      ->capture_default_str();
+  command->add_flag("--json", arguments->json, "Print one JSON line instead of text");
+  command->footer(
+      "Examples:\n"
+      "  baton perplexity text.txt\n"
+      "  baton perplexity text.txt --model gemma3-270m --json");
+  command->callback([arguments, &chosen] { chosen = [arguments] { return run(*arguments); }; });
+}
+
+}  // namespace baton::cli
