@@ -225,7 +225,7 @@ int run_node(int argc, char** argv, const RoleInfo& info) {
                "print one JSON line with the addresses to stdout when ready");
   app.footer(
       fmt::format("Examples:\n"
-                  "  {0} --config configs/local.yaml --name {1}0\n"
+                  "  {0} --config configs/local.yaml --name {1}-0\n"
                   "  {0} --config cluster.yaml --set kv.arena_mb=256 --set log.level=debug\n"
                   "Exit status: 0 stopped by SIGTERM or SIGINT; 1 could not start; 2 wrong "
                   "arguments or configuration.",

@@ -1,0 +1,271 @@
+// The grant's states with a data plane that answers only when told.
+#include "decode_node/grant_table.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "common/exec/manual_executor.h"
+#include "common/wire/convert.h"
+
+namespace baton::decode_node {
+namespace {
+
+using std::chrono::milliseconds;
+
+const KvLayout kLayout{.layers = 2, .kv_heads = 1, .head_dim = 16, .block_tokens = 16};
+
+// Remembers what was asked of it; the test completes it by hand.
+class HandReceiver final : public transfer::LeaseReceiver {
+ public:
+  struct Calls {
+    std::function<void(Result<Done>)> complete;
+    std::function<void()> fenced;
+    std::uint64_t expected = 0;
+    bool is_dropped = false;
+  };
+  explicit HandReceiver(Calls& calls) : calls_(calls) {}
+  ~HandReceiver() override { calls_.is_dropped = true; }
+  void expect(std::uint64_t bytes, std::function<void(Result<Done>)> complete) override {
+    calls_.expected = bytes;
+    calls_.complete = std::move(complete);
+  }
+  void revoke(std::function<void()> fenced) override { calls_.fenced = std::move(fenced); }
+
+ private:
+  Calls& calls_;
+};
+
+class HandTransport final : public transfer::Transport {
+ public:
+  std::string ucx_version() const override { return "none"; }
+  std::vector<std::byte> worker_address() const override { return {}; }
+  std::unique_ptr<transfer::LeaseReceiver> open_lease(LeaseId,
+                                                      Epoch,
+                                                      std::vector<BlockRun> runs) override {
+    last_runs = std::move(runs);
+    calls.push_back(std::make_unique<HandReceiver::Calls>());
+    return std::make_unique<HandReceiver>(*calls.back());
+  }
+  Result<std::shared_ptr<transfer::Peer>> connect(std::span<const std::byte>,
+                                                  std::function<void(Error)>) override {
+    return fail(ErrorCode::Internal, "not here");
+  }
+  Result<std::unique_ptr<transfer::LeaseSender>> begin(std::shared_ptr<transfer::Peer>,
+                                                       const KvGrant&) override {
+    return fail(ErrorCode::Internal, "not here");
+  }
+  transfer::TransportStats stats() const override { return {}; }
+  void stop() override {}
+
+  std::vector<std::unique_ptr<HandReceiver::Calls>> calls;
+  std::vector<BlockRun> last_runs;
+};
+
+class GrantTableTest : public ::testing::Test {
+ protected:
+  static constexpr node::ClientId kClient{1};
+  static constexpr WriterId kWriter{7};
+
+  GrantTableTest() {
+    kv_ = std::move(*engine::KvMemory::create(kLayout, {.num_blocks = 16}));
+    table_ = std::make_unique<GrantTable>(
+        executor_,
+        transport_,
+        *kv_,
+        seeded_random(1),
+        GrantOptions{.node = "d0", .vocab_size = 100},
+        GrantHandlers{
+            .on_verified =
+                [this](std::unique_ptr<Grant> grant) { verified_.push_back(std::move(grant)); },
+            .on_failed = [this](const Grant&, const Error& why) { failed_.push_back(why); },
+            .send_abort = [this](WriterId, const wire::Abort&) { ++aborts_; },
+            .on_freed = [] {}});
+  }
+
+  KvGrant grant(std::size_t prompt, std::uint32_t max_tokens = 8) {
+    GenerateRequest request;
+    request.id = RequestId{1};
+    request.prompt.assign(prompt, 3);
+    request.max_tokens = max_tokens;
+    prompt_ = prompt;
+    const auto size = engine::check_size(request, 4096, 100);
+    auto granted = table_->grant(kClient, request, *size);
+    EXPECT_TRUE(granted) << granted.error().message;
+    return *granted;
+  }
+
+  wire::Commit commit_of(const KvGrant& grant) {
+    wire::Commit commit;
+    set_lease(commit, grant.lease, grant.epoch);
+    commit.set_first_token(1);
+    commit.set_token_count(static_cast<std::uint32_t>(prompt_));
+    commit.set_bytes((kLayout.blocks_for(prompt_) - grant.prefix_blocks) *
+                     kLayout.block_bytes_all_layers());
+    return commit;
+  }
+
+  std::uint32_t count(engine::BlockUse use) { return kv_->pool().count(use); }
+
+  ManualExecutor executor_;
+  HandTransport transport_;
+  std::unique_ptr<engine::KvMemory> kv_;
+  std::vector<std::unique_ptr<Grant>> verified_;
+  std::vector<Error> failed_;
+  int aborts_ = 0;
+  std::size_t prompt_ = 0;
+  std::unique_ptr<GrantTable> table_;
+};
+
+TEST(GrantStates, OnlyTheDrawnEdgesAreLegal) {
+  using enum GrantState;
+  const std::vector<GrantState> all{Granted, Landing, Fencing, Quarantined, Ended};
+  const std::vector<std::pair<GrantState, GrantState>> legal{{Granted, Landing},
+                                                             {Granted, Quarantined},
+                                                             {Landing, Fencing},
+                                                             {Landing, Quarantined},
+                                                             {Fencing, Quarantined},
+                                                             {Fencing, Ended},
+                                                             {Quarantined, Ended}};
+  for (const GrantState from : all) {
+    for (const GrantState to : all) {
+      const bool is_legal = std::ranges::find(legal, std::pair{from, to}) != legal.end();
+      EXPECT_EQ(may_follow(from, to), is_legal)
+          << static_cast<int>(from) << " to " << static_cast<int>(to);
+    }
+  }
+}
+
+TEST_F(GrantTableTest, OnlyThePromptsBlocksMayBeWritten) {
+  const KvGrant promise = grant(40, 60);  // 3 blocks of prompt, 7 in all
+  EXPECT_EQ(count(engine::BlockUse::Granted), 7U);
+  ASSERT_EQ(promise.runs.size(), 1U);
+  EXPECT_EQ(promise.runs[0].count, 3U);
+  EXPECT_EQ(transport_.last_runs, promise.runs);
+  table_->cancel(kClient, RequestId{1}, Attempt{});
+  transport_.calls[0]->fenced();
+  executor_.run_until_idle();
+}
+
+TEST_F(GrantTableTest, EarlyCommitWaitsForBytesAndFence) {
+  const KvGrant promise = grant(40);
+  ASSERT_TRUE(table_->commit(kWriter, commit_of(promise)));
+  EXPECT_EQ(transport_.calls[0]->expected, 3 * kLayout.block_bytes_all_layers());
+  executor_.run_until_idle();
+  EXPECT_TRUE(verified_.empty());
+  transport_.calls[0]->complete(transfer::LeaseReceiver::Done{.bytes = 5, .transport = "shm"});
+  executor_.run_until_idle();
+  EXPECT_TRUE(verified_.empty());  // a posted receive could still write
+  transport_.calls[0]->fenced();
+  executor_.run_until_idle();
+  ASSERT_EQ(verified_.size(), 1U);
+  EXPECT_EQ(verified_[0]->landed.transport, "shm");
+  EXPECT_EQ(verified_[0]->committed.first_token, 1);
+  verified_.clear();
+  EXPECT_EQ(kv_->pool().free(), 16U);
+}
+
+TEST_F(GrantTableTest, RevokedBlocksAreNotHandedOutBeforeTheFence) {
+  grant(200);  // 13 blocks of 16
+  table_->cancel(kClient, RequestId{1}, Attempt{});
+  executor_.run_until_idle();
+  EXPECT_EQ(count(engine::BlockUse::Quarantined), 13U);
+  EXPECT_EQ(table_->num_quarantined(), 1U);
+  EXPECT_FALSE(kv_->acquire(4));
+  executor_.advance(std::chrono::hours(1));  // time alone is no proof
+  EXPECT_EQ(count(engine::BlockUse::Quarantined), 13U);
+  transport_.calls[0]->fenced();
+  executor_.run_until_idle();
+  EXPECT_EQ(kv_->pool().free(), 16U);
+  EXPECT_TRUE(transport_.calls[0]->is_dropped);
+}
+
+TEST_F(GrantTableTest, LateCommitAndCompletionChangeNothing) {
+  const KvGrant promise = grant(40);
+  ASSERT_TRUE(table_->commit(kWriter, commit_of(promise)));
+  table_->client_lost(kClient);
+  EXPECT_EQ(aborts_, 1);
+  EXPECT_FALSE(table_->commit(kWriter, commit_of(promise)));
+  transport_.calls[0]->complete(transfer::LeaseReceiver::Done{});
+  executor_.run_until_idle();
+  EXPECT_TRUE(verified_.empty());
+  transport_.calls[0]->fenced();
+  transport_.calls[0]->fenced();  // twice is once
+  executor_.run_until_idle();
+  EXPECT_EQ(kv_->pool().free(), 16U);
+  EXPECT_EQ(table_->stats().refused_commits, 1U);
+}
+
+TEST_F(GrantTableTest, FailedTransferIsReported) {
+  const KvGrant promise = grant(40);
+  ASSERT_TRUE(table_->commit(kWriter, commit_of(promise)));
+  transport_.calls[0]->complete(fail(ErrorCode::ChecksumMismatch, "other bytes"));
+  executor_.run_until_idle();
+  ASSERT_EQ(failed_.size(), 1U);
+  EXPECT_EQ(failed_[0].code, ErrorCode::ChecksumMismatch);
+  transport_.calls[0]->fenced();
+  executor_.run_until_idle();
+  EXPECT_EQ(kv_->pool().free(), 16U);
+}
+
+TEST_F(GrantTableTest, LeaseBelongsToTheFirstWriterThatNamesIt) {
+  const KvGrant promise = grant(40);
+  EXPECT_TRUE(table_->renew(kWriter, promise.lease, promise.epoch));
+  EXPECT_FALSE(table_->renew(WriterId{8}, promise.lease, promise.epoch));
+  EXPECT_FALSE(table_->commit(WriterId{8}, commit_of(promise)));
+  table_->writer_lost(WriterId{8});
+  EXPECT_EQ(table_->num_open(), 1U);
+  table_->writer_lost(kWriter);
+  EXPECT_EQ(table_->num_open(), 0U);
+  ASSERT_EQ(failed_.size(), 1U);
+  EXPECT_EQ(failed_[0].code, ErrorCode::PeerDead);
+  transport_.calls[0]->fenced();
+  executor_.run_until_idle();
+}
+
+TEST_F(GrantTableTest, CommittedGrantOutlivesItsWriterForAMoment) {
+  const KvGrant promise = grant(40);
+  ASSERT_TRUE(table_->commit(kWriter, commit_of(promise)));
+  table_->writer_lost(kWriter);
+  executor_.advance(milliseconds(500));
+  EXPECT_TRUE(failed_.empty());
+  executor_.advance(milliseconds(600));
+  ASSERT_EQ(failed_.size(), 1U);
+  transport_.calls[0]->fenced();
+  executor_.run_until_idle();
+}
+
+TEST_F(GrantTableTest, RenewalKeepsALeaseAlive) {
+  const KvGrant promise = grant(40);
+  for (int i = 0; i < 10; ++i) {
+    executor_.advance(promise.ttl - milliseconds(1));
+    ASSERT_TRUE(table_->renew(kWriter, promise.lease, promise.epoch));
+  }
+  executor_.advance(promise.ttl + milliseconds(1));
+  EXPECT_FALSE(table_->renew(kWriter, promise.lease, promise.epoch));
+  EXPECT_EQ(table_->stats().expired, 1U);
+  EXPECT_EQ(aborts_, 1);
+  transport_.calls[0]->fenced();
+  executor_.run_until_idle();
+}
+
+TEST_F(GrantTableTest, ImpossibleAndBusyAreDifferentErrors) {
+  GenerateRequest request;
+  request.prompt.assign(300, 3);
+  auto size = *engine::check_size(request, 4096, 100);
+  auto impossible = table_->grant(kClient, request, size);
+  ASSERT_FALSE(impossible);
+  EXPECT_EQ(impossible.error().code, ErrorCode::InvalidArgument);
+  grant(200);
+  request.prompt.resize(100);
+  size = *engine::check_size(request, 4096, 100);
+  auto busy = table_->grant(kClient, request, size);
+  ASSERT_FALSE(busy);
+  EXPECT_EQ(busy.error().code, ErrorCode::Busy);
+  table_->client_lost(kClient);
+  transport_.calls[0]->fenced();
+  executor_.run_until_idle();
+}
+
+}  // namespace
+}  // namespace baton::decode_node

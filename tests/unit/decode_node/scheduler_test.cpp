@@ -1,0 +1,142 @@
+// Continuous batching without connections: sequences that prefill here, one manual executor for
+// strand and engine thread.
+#include "decode_node/scheduler.h"
+
+#include <gtest/gtest.h>
+
+#include "common/exec/manual_executor.h"
+#include "common/wire/convert.h"
+#include "tests/support/scripted_runner.h"
+
+namespace baton::decode_node {
+namespace {
+
+class SchedulerTest : public ::testing::Test {
+ protected:
+  SchedulerTest() {
+    kv_ = std::move(*engine::KvMemory::create(runner_.info().layout, {.num_blocks = 64}));
+    steps_ = std::make_unique<node::StepEngine>(executor_, executor_, runner_, kv_->arena());
+    scheduler_ =
+        std::make_unique<Scheduler>(executor_,
+                                    *steps_,
+                                    *kv_,
+                                    stream_,
+                                    probe_,
+                                    engine::DecodeLimits{.max_batch = 4, .prefill_tokens = 32},
+                                    "d0",
+                                    [this] { ++ended_; });
+  }
+
+  GenerateRequest request(std::uint64_t id, std::size_t prompt, std::uint32_t max_tokens) {
+    GenerateRequest request;
+    request.id = RequestId{id};
+    request.prompt.assign(prompt, static_cast<TokenId>(id));
+    request.max_tokens = max_tokens;
+    return request;
+  }
+
+  void add(const GenerateRequest& request, node::ClientId client = node::ClientId{1}) {
+    const auto size = *engine::check_size(request, 4096, 1000);
+    auto blocks = *kv_->acquire(kv_->layout().blocks_for(size.max_stored));
+    Scheduler::Arrival arrival;
+    arrival.client = client;
+    arrival.sequence = std::make_unique<engine::Sequence>(
+        request, size, engine::BlockTable({}, std::move(blocks)), 0);
+    scheduler_->add(std::move(arrival));
+  }
+
+  std::vector<TokenId> output(std::uint64_t id) {
+    std::vector<TokenId> tokens;
+    for (const auto& [client, event] : events_) {
+      if (event.request == RequestId{id}) {
+        tokens.insert(tokens.end(), event.tokens.begin(), event.tokens.end());
+      }
+    }
+    return tokens;
+  }
+
+  testing::ScriptedOptions model_;
+  ManualExecutor executor_;
+  testing::ScriptedRunner runner_{model_};
+  std::unique_ptr<engine::KvMemory> kv_;
+  std::vector<std::pair<node::ClientId, TokenEvent>> events_;
+  int frames_ = 0;
+  int ended_ = 0;
+  node::TokenStream stream_{[this](node::ClientId client, const wire::Frame& frame) {
+    ++frames_;
+    for (const auto& event : frame.tokens().events()) {
+      events_.emplace_back(client, *from_wire(event));
+    }
+  }};
+  Metrics metrics_;
+  Probe probe_{metrics_};
+  std::unique_ptr<node::StepEngine> steps_;
+  std::unique_ptr<Scheduler> scheduler_;
+};
+
+TEST_F(SchedulerTest, SequencesJoinAndLeaveBetweenSteps) {
+  const auto a = request(1, 20, 12);
+  const auto b = request(2, 30, 4);
+  add(a);
+  for (int i = 0; i < 6; ++i) {
+    executor_.run_one();
+  }
+  add(b);
+  executor_.run_until_idle();
+  EXPECT_EQ(output(1), testing::scripted_output(model_, a));
+  EXPECT_EQ(output(2), testing::scripted_output(model_, b));
+  EXPECT_EQ(scheduler_->num_running(), 0U);
+  EXPECT_EQ(runner_.max_slices(), 2U);
+  EXPECT_EQ(ended_, 2);
+  kv_->check_invariants();
+}
+
+TEST_F(SchedulerTest, OneFrameAStepForEachGateway) {
+  add(request(1, 10, 5), node::ClientId{1});
+  add(request(2, 10, 5), node::ClientId{1});
+  add(request(3, 10, 5), node::ClientId{2});
+  executor_.run_until_idle();
+  EXPECT_EQ(events_.size(), 15U);
+  EXPECT_LE(frames_, 13);  // the first step carries one sequence, later ones all
+  for (const auto& [client, event] : events_) {
+    EXPECT_EQ(client.value, event.request.value == 3 ? 2U : 1U);
+  }
+}
+
+TEST_F(SchedulerTest, CancelInAStepTakesEffectAtItsEnd) {
+  add(request(1, 20, 500));
+  executor_.run_one();  // the step is done on the engine thread, its result is on its way
+  EXPECT_TRUE(scheduler_->cancel(node::ClientId{1}, RequestId{1}, Attempt{}));
+  EXPECT_EQ(scheduler_->num_running(), 1U);
+  EXPECT_FALSE(scheduler_->cancel(node::ClientId{1}, RequestId{9}, Attempt{}));
+  executor_.run_until_idle();
+  EXPECT_EQ(scheduler_->num_running(), 0U);
+  EXPECT_TRUE(events_.empty());
+  EXPECT_EQ(kv_->pool().count(engine::BlockUse::InUse), 0U);
+}
+
+TEST_F(SchedulerTest, EndAllTellsEveryGateway) {
+  add(request(1, 20, 300));
+  add(request(2, 20, 300));
+  scheduler_->end_all({ErrorCode::Unavailable, "closing"});
+  executor_.run_until_idle();
+  ASSERT_EQ(events_.size(), 2U);
+  EXPECT_EQ(events_[0].second.finish, FinishReason::Error);
+  EXPECT_EQ(scheduler_->num_running(), 0U);
+}
+
+TEST_F(SchedulerTest, LogprobsComeWhenAskedFor) {
+  auto asked = request(1, 20, 3);
+  asked.sampling.num_logprobs = 2;
+  add(asked);
+  executor_.run_until_idle();
+  ASSERT_EQ(events_.size(), 3U);
+  for (const auto& [client, event] : events_) {
+    ASSERT_EQ(event.logprobs.size(), 1U);
+    ASSERT_EQ(event.top_logprobs.size(), 1U);
+    EXPECT_EQ(event.top_logprobs[0].size(), 2U);
+  }
+}
+
+}  // namespace
+}  // namespace baton::decode_node
