@@ -20,7 +20,7 @@ namespace {
 struct ChatArguments {
   std::string base_url = "http://127.0.0.1:8000/v1";
   std::string model;
-  std::string system;
+  std::string system = "You are a helpful assistant.";  // small models do better with one
   std::string once;
   bool figures = false;
   int max_tokens = 512;
@@ -240,7 +240,8 @@ void add_chat(CLI::App& app, Action& chosen) {
       ->envname("BATON_BASE_URL")
       ->capture_default_str();
   command->add_option("--model", arguments->model, "Model name (default: the first one served)");
-  command->add_option("--system", arguments->system, "System message");
+  command->add_option("--system", arguments->system, "System message; empty: the model's own")
+      ->capture_default_str();
   command->add_option("--once", arguments->once, "Ask this, print the answer, end");
   command->add_flag(
       "--figures", arguments->figures, "Print a JSON line of figures behind each answer");
