@@ -13,18 +13,12 @@ int main(int argc, char** argv) {
       {.program = "baton-decode",
        .role = "decode",
        .description = "A decode node: grants KV blocks, receives them over UCX, streams tokens",
-       .pool = [](const ClusterConfig& config) -> const auto& { return config.decode.pool;
-}
-, .engine = [](const ClusterConfig& config) -> const auto& {
-  return config.decode.engine;
-}
-,
-    .max_step_tokens =
-        [](const ClusterConfig& config) {
-          return config.decode.max_batch + config.decode.local_prefill_chunk;
-        },
-    .make = [](node::RoleDeps deps) -> std::unique_ptr<node::Role> {
-      return std::make_unique<decode_node::DecodeNode>(std::move(deps));
-    }
-});
+       .pool = [](const ClusterConfig& config) { return &config.decode.pool; },
+       .max_step_tokens =
+           [](const ClusterConfig& config) {
+             return config.decode.max_batch + config.decode.local_prefill_chunk;
+           },
+       .make = [](node::RoleDeps deps) -> std::unique_ptr<node::Role> {
+         return std::make_unique<decode_node::DecodeNode>(std::move(deps));
+       }});
 }

@@ -13,18 +13,12 @@ int main(int argc, char** argv) {
       {.program = "baton-prefill",
        .role = "prefill",
        .description = "A prefill node: computes prompts and sends their KV blocks over UCX",
-       .pool = [](const ClusterConfig& config) -> const auto& { return config.prefill.pool;
-}
-, .engine = [](const ClusterConfig& config) -> const auto& {
-  return config.prefill.engine;
-}
-,
-    .max_step_tokens =
-        [](const ClusterConfig& config) {
-          return std::max(config.prefill.step_tokens, config.prefill.chunk_tokens);
-        },
-    .make = [](node::RoleDeps deps) -> std::unique_ptr<node::Role> {
-      return std::make_unique<prefill_node::PrefillNode>(std::move(deps));
-    }
-});
+       .pool = [](const ClusterConfig& config) { return &config.prefill.pool; },
+       .max_step_tokens =
+           [](const ClusterConfig& config) {
+             return std::max(config.prefill.step_tokens, config.prefill.chunk_tokens);
+           },
+       .make = [](node::RoleDeps deps) -> std::unique_ptr<node::Role> {
+         return std::make_unique<prefill_node::PrefillNode>(std::move(deps));
+       }});
 }

@@ -57,7 +57,7 @@ struct NodeEntry {
       "127.0.0.1:0";                         // port 0: any free one; the node announces what it got
   std::string advertise;                     // host:port others dial; empty: control_listen
   std::string admin_listen = "127.0.0.1:0";  // /metrics, /healthz
-  EngineSection engine;                      // overrides of the pool's
+  EngineSection engine;  // the pool's settings with the node's own on top, merged by the loader
 };
 
 struct PrefillSection {

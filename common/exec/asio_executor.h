@@ -7,6 +7,7 @@
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/strand.hpp>
+#include <memory>
 #include <string>
 #include <thread>
 
@@ -25,6 +26,10 @@ class AsioExecutor final : public Executor {
   TimePoint now() const override;
   bool is_current() const override;
 
+  // Expires with this object. What a destroyed io_context drops may outlive its executor for a
+  // moment and must not use it then.
+  std::weak_ptr<const void> alive() const { return alive_; }
+
   // For code that opens sockets: their handlers must run on the strand.
   const Strand& strand() const { return strand_; }
   boost::asio::io_context& context() { return context_; }
@@ -32,6 +37,7 @@ class AsioExecutor final : public Executor {
  private:
   boost::asio::io_context& context_;
   Strand strand_;
+  const std::shared_ptr<const void> alive_ = std::make_shared<int>(0);
 };
 
 // An io_context with one thread that runs it and an executor on it: the control thread of a node.

@@ -42,6 +42,7 @@ std::string endpoint_text(const boost::asio::ip::tcp::endpoint& endpoint) {
 
 TcpConnection::TcpConnection(AsioExecutor& executor, Socket socket, const RpcOptions& options)
     : executor_(executor),
+      executor_alive_(executor.alive()),
       socket_(std::move(socket)),
       max_queued_bytes_(options.max_queued_bytes),
       calls_(executor) {
@@ -105,6 +106,10 @@ void TcpConnection::close() {
   handlers_ = nullptr;
   calls_.forget_all();
   if (state_ != State::Open) {
+    return;
+  }
+  if (executor_alive_.expired()) {
+    close_socket();
     return;
   }
   state_ = State::Lingering;

@@ -54,6 +54,7 @@ class TcpConnection : public std::enable_shared_from_this<TcpConnection> {
   void close_socket();
 
   AsioExecutor& executor_;
+  const std::weak_ptr<const void> executor_alive_;
   Socket socket_;
   const std::size_t max_queued_bytes_;
   std::string remote_;

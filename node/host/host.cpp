@@ -135,12 +135,10 @@ AdminHandlers admin_handlers(ControlThread& control, Role& role, const Metrics& 
 
 Status serve(const Arguments& arguments, const RoleInfo& info) {
   BATON_ASSIGN(const ClusterConfig config, load_config(arguments.config, arguments.overrides));
-  BATON_ASSIGN(const NodeEntry entry, find_entry(info.pool(config), info, arguments.name));
+  BATON_ASSIGN(const NodeEntry entry, find_entry(*info.pool(config), info, arguments.name));
   BATON_ASSIGN(const Logger log, Logger::create({config.log.level, config.log.format, entry.name}));
-  BATON_ASSIGN(
-      const std::unique_ptr<ModelHost> model,
-      ModelHost::load(
-          config, merged(info.engine(config), entry.engine), info.max_step_tokens(config)));
+  BATON_ASSIGN(const std::unique_ptr<ModelHost> model,
+               ModelHost::load(config, entry.engine, info.max_step_tokens(config)));
   log.info("{}", model->describe());
 
   Metrics metrics;

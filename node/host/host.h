@@ -18,8 +18,7 @@ struct RoleInfo {
   std::string program;      // baton-decode
   std::string role;         // decode
   std::string description;  // one line for --help
-  std::function<const std::vector<NodeEntry>&(const ClusterConfig&)> pool;
-  std::function<const EngineSection&(const ClusterConfig&)> engine;
+  std::function<const std::vector<NodeEntry>*(const ClusterConfig&)> pool;
   std::function<std::uint32_t(const ClusterConfig&)> max_step_tokens;
   std::function<std::unique_ptr<Role>(RoleDeps)> make;
 };

@@ -43,21 +43,6 @@ std::uint64_t changed_at(const std::string& path) {
 
 }  // namespace
 
-EngineSection merged(const EngineSection& pool, const EngineSection& own) {
-  const EngineSection fallback;
-  EngineSection engine = pool;
-  if (own.backend != fallback.backend) {
-    engine.backend = own.backend;
-  }
-  if (own.threads != fallback.threads) {
-    engine.threads = own.threads;
-  }
-  if (own.isa != fallback.isa) {
-    engine.isa = own.isa;
-  }
-  return engine;
-}
-
 Result<std::unique_ptr<ModelHost>> ModelHost::load(const ClusterConfig& config,
                                                    const EngineSection& engine,
                                                    std::uint32_t max_step_tokens) {

@@ -45,7 +45,4 @@ class ModelHost {
   wire::ModelIdentity identity_;
 };
 
-// A node's own engine settings over its pool's: what differs from the default counts.
-EngineSection merged(const EngineSection& pool, const EngineSection& own);
-
 }  // namespace baton::node

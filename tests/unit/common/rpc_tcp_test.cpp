@@ -495,6 +495,26 @@ TEST_F(RpcTcp, DroppedDialNeverCalls) {
   EXPECT_FALSE(called);
 }
 
+TEST_F(RpcTcp, ChannelHeldByATaskThatNeverRunsIsDropped) {
+  listen();
+  {
+    ControlThread thread("third");
+    TcpNetwork network(thread.executor(), log_);
+    std::promise<std::unique_ptr<Channel>> done;
+    std::unique_ptr<Dial> dial;
+    thread.run_and_wait([&] {
+      dial = network.dial(address_, hello_of("third"), kLong, [&](Result<Dialed> result) {
+        done.set_value(std::move(result->channel));
+      });
+    });
+    auto channel = done.get_future().get();
+    thread.run_and_wait([&] { dial.reset(); });
+    thread.stop();
+    thread.executor().post([channel = std::move(channel)] {});
+  }
+  EXPECT_EQ(server_ends_.wait_all().front().code, ErrorCode::PeerDead);
+}
+
 TEST_F(RpcTcp, BusyPortIsNamed) {
   listen();
   on_server([&] {
