@@ -8,15 +8,16 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
-#include <cmath>
+#include <cstdio>
 #include <cstring>
 #include <memory>
-#include <numeric>
 #include <random>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "bench/roofs.h"
+#include "common/base/check.h"
 #include "kernels/gguf_blocks.h"
 #include "kernels/half.h"
 #include "kernels/ops.h"
@@ -83,37 +84,27 @@ double seconds(double budget, const Body& body) {
   return times[times.size() / 2];
 }
 
-// Copies of one weight, so that together they are larger than the caches, as a model's layers are.
-void bench_matmul(
-    Backend& backend, const Roofs& roofs, const Shape& shape, std::size_t m, double budget) {
+// One product of `m` rows with each of the weights in turn.
+void bench_rows(Backend& backend,
+                const Roofs& roofs,
+                const Shape& shape,
+                std::span<const std::unique_ptr<PackedMatrix>> weights,
+                std::size_t m,
+                double budget) {
   std::mt19937 rng(1);
-  const std::vector<std::byte> bytes = random_bytes(shape, rng);
-  const std::size_t copies =
-      std::clamp<std::size_t>((std::size_t{96} << 20) / bytes.size(), 1, 256);
-  std::vector<std::unique_ptr<PackedMatrix>> weights;
-  for (std::size_t i = 0; i < copies; ++i) {
-    auto packed = backend.pack({shape.dtype, shape.rows, shape.cols, bytes});
-    if (!packed) {
-      fmt::print(stderr, "{}\n", packed.error().message);
-      return;
-    }
-    weights.push_back(std::move(*packed));
-  }
   std::vector<float> x(m * shape.cols);
   std::normal_distribution<float> normal;
   std::generate(x.begin(), x.end(), [&] { return normal(rng); });
   std::vector<float> y(m * shape.rows);
   std::size_t next = 0;
-  const std::size_t calls = m <= 16 ? copies : 1;
-  const double taken =
-      seconds(budget,
-              [&] {
-                for (std::size_t i = 0; i < calls; ++i) {
-                  const MatmulOut out{weights[next++ % copies].get(), y.data(), 0, false};
-                  backend.matmul(x.data(), m, {&out, 1});
-                }
-              }) /
-      static_cast<double>(calls);
+  const std::size_t calls = m <= 16 ? weights.size() : 1;
+  const double all = seconds(budget, [&] {
+    for (std::size_t i = 0; i < calls; ++i) {
+      const MatmulOut out{weights[next++ % weights.size()].get(), y.data(), 0, false};
+      backend.matmul(x.data(), m, {&out, 1});
+    }
+  });
+  const double taken = all / static_cast<double>(calls);
   const double read = static_cast<double>(weights.front()->bytes()) / taken;
   const double ops = 2.0 * static_cast<double>(m * shape.rows * shape.cols) / taken;
   const double roof =
@@ -130,6 +121,38 @@ void bench_matmul(
       100 * read / roofs.read_bytes_per_s,
       ops / 1e9,
       100 * ops / roof);
+}
+
+// Copies of one weight, so that together they are larger than the caches, as a model's layers are.
+void bench_matmul(Backend& backend,
+                  const Roofs& roofs,
+                  const Shape& shape,
+                  std::span<const std::size_t> rows,
+                  double budget) {
+  std::mt19937 rng(1);
+  const std::vector<std::byte> bytes = random_bytes(shape, rng);
+  const std::size_t copies =
+      std::clamp<std::size_t>((std::size_t{64} << 20) / bytes.size(), 1, 256);
+  std::vector<std::unique_ptr<PackedMatrix>> weights;
+  const double packing = seconds(0, [&] {
+    auto packed = backend.pack({shape.dtype, shape.rows, shape.cols, bytes});
+    BATON_CHECK(packed, packed.error().message);
+    weights.push_back(std::move(*packed));
+  });
+  while (weights.size() < copies) {
+    auto packed = backend.pack({shape.dtype, shape.rows, shape.cols, bytes});
+    BATON_CHECK(packed, packed.error().message);
+    weights.push_back(std::move(*packed));
+  }
+  fmt::print("pack   {:5} n {:6} k {:5}         {:9.1f} us  {:6.2f} GB/s\n",
+             kernels::info(shape.dtype).name,
+             shape.rows,
+             shape.cols,
+             packing * 1e6,
+             static_cast<double>(bytes.size()) / packing / 1e9);
+  for (const std::size_t m : rows) {
+    bench_rows(backend, roofs, shape, weights, m, budget);
+  }
 }
 
 struct Heads {
@@ -220,6 +243,7 @@ int main(int argc, char** argv) {
   app.add_option("--seconds", budget, "time for each line");
   CLI11_PARSE(app, argc, argv);
 
+  std::setvbuf(stdout, nullptr, _IOLBF, 0);
   kernels::CpuOptions options;
   options.threads = threads;
   options.isa = isa == "scalar"   ? kernels::CpuIsa::Scalar
@@ -240,9 +264,7 @@ int main(int argc, char** argv) {
              roofs.f32_flops_per_s / 1e9);
   for (const bench::Shape& shape : bench::kShapes) {
     if (only.empty() || only == "matmul" || only == kernels::info(shape.dtype).name) {
-      for (const std::size_t m : rows) {
-        bench::bench_matmul(**backend, roofs, shape, m, budget);
-      }
+      bench::bench_matmul(**backend, roofs, shape, rows, budget);
     }
   }
   if (only.empty() || only == "attention") {

@@ -52,7 +52,7 @@ unsigned ThreadPool::usable_cores() {
   return std::max<unsigned>(1, static_cast<unsigned>(usable_core_ids().size()));
 }
 
-ThreadPool::ThreadPool(unsigned threads, bool pin) {
+ThreadPool::ThreadPool(unsigned threads, bool pin) : claims_(threads == 0 ? 0 : threads - 1) {
   const std::vector<int> cores = usable_core_ids();
   for (unsigned i = 1; i < threads; ++i) {
     workers_.emplace_back([this, i] { work(i); });
@@ -63,7 +63,7 @@ ThreadPool::ThreadPool(unsigned threads, bool pin) {
 }
 
 ThreadPool::~ThreadPool() {
-  stop_ = true;
+  stop_.store(true);
   generation_.fetch_add(1);
   generation_.notify_all();
   for (std::thread& worker : workers_) {
@@ -71,17 +71,29 @@ ThreadPool::~ThreadPool() {
   }
 }
 
+bool ThreadPool::claim(unsigned part, std::uint32_t generation) {
+  std::uint32_t before = generation - 1;
+  return claims_[part - 1].generation.compare_exchange_strong(before, generation);
+}
+
 void ThreadPool::run_on_all(Function function, const void* context) {
+  const auto parts = static_cast<unsigned>(workers_.size()) + 1;
   function_ = function;
   context_ = context;
-  unfinished_.store(static_cast<std::uint32_t>(workers_.size()), std::memory_order_relaxed);
-  generation_.fetch_add(1);
+  unfinished_.store(parts - 1, std::memory_order_relaxed);
+  const std::uint32_t generation = generation_.fetch_add(1) + 1;
   // A worker first counts itself as a sleeper, then looks at generation_ once more: one of the two
   // sees the other.
   if (sleepers_.load() != 0) {
     generation_.notify_all();
   }
   function(context, 0);
+  for (unsigned part = 1; part < parts; ++part) {
+    if (claim(part, generation)) {
+      function(context, part);
+      unfinished_.fetch_sub(1);
+    }
+  }
   for (int i = 0; i < kSpins; ++i) {
     if (unfinished_.load(std::memory_order_acquire) == 0) {
       return;
@@ -105,9 +117,14 @@ void ThreadPool::work(unsigned thread) {
       }
       sleepers_.fetch_sub(1);
     }
-    ++seen;
-    if (stop_) {
+    seen = generation_.load();
+    if (stop_.load()) {
       return;
+    }
+    // A late worker finds its part taken by the caller. A claim that succeeds is of the current
+    // run, which cannot end before this part does: function_ and context_ stay.
+    if (!claim(thread, seen)) {
+      continue;
     }
     function_(context_, thread);
     if (unfinished_.fetch_sub(1) == 1 && caller_sleeps_.load()) {

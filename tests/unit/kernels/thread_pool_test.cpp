@@ -7,11 +7,11 @@
 namespace baton::kernels::cpu {
 namespace {
 
-TEST(ThreadPool, EveryThreadRunsOnceInEachRun) {
+TEST(ThreadPool, EveryPartRunsOnceInEachRun) {
   for (const unsigned threads : {1U, 2U, 3U, 5U}) {
     ThreadPool pool(threads, false);
     ASSERT_EQ(pool.threads(), threads);
-    std::vector<int> counts(threads, 0);  // each thread writes its own
+    std::vector<int> counts(threads, 0);  // each part writes its own
     for (int i = 0; i < 2000; ++i) {
       pool.run([&](unsigned thread) { ++counts[thread]; });
     }
