@@ -5,6 +5,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -19,6 +20,8 @@ namespace {
 constexpr int kSpinRounds = 100;
 // Beside the descriptors, in case UCX misses a wake-up; also drives keepalive.
 constexpr int kTimerMs = 100;
+// Rounds after which a thread that never sleeps looks at its descriptors.
+constexpr std::uint64_t kPollRounds = 1024;
 
 }  // namespace
 
@@ -101,7 +104,9 @@ bool Reactor::run_commands() {
 void Reactor::run() {
   int idle_rounds = 0;
   while (true) {
-    loops_.fetch_add(1, std::memory_order_relaxed);
+    if (loops_.fetch_add(1, std::memory_order_relaxed) % kPollRounds == 0) {
+      poll(0);
+    }
     bool worked = run_commands();
     {
       const std::lock_guard lock(mutex_);
@@ -145,12 +150,40 @@ void Reactor::sleep() {
     }
     is_sleeping_ = true;
   }
-  epoll_event events[2];
-  ::epoll_wait(poll_fd_, events, 2, kTimerMs);
+  poll(kTimerMs);
   const std::lock_guard lock(mutex_);
   is_sleeping_ = false;
   std::uint64_t count = 0;
   [[maybe_unused]] const auto got = ::read(wake_fd_, &count, sizeof(count));
+}
+
+void Reactor::poll(int timeout_ms) {
+  std::array<epoll_event, 16> events;
+  const int count =
+      ::epoll_wait(poll_fd_, events.data(), static_cast<int>(events.size()), timeout_ms);
+  for (int i = 0; i < count; ++i) {
+    const auto at = watched_.find(events[static_cast<std::size_t>(i)].data.fd);
+    if (at != watched_.end()) {
+      const auto readable = at->second;  // it may unwatch itself
+      readable();
+    }
+  }
+}
+
+Status Reactor::watch(int fd, std::function<void()> readable) {
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.fd = fd;
+  if (::epoll_ctl(poll_fd_, EPOLL_CTL_ADD, fd, &event) != 0) {
+    return fail(ErrorCode::IoError, std::string("watching a descriptor: ") + std::strerror(errno));
+  }
+  watched_[fd] = std::move(readable);
+  return {};
+}
+
+void Reactor::unwatch(int fd) {
+  ::epoll_ctl(poll_fd_, EPOLL_CTL_DEL, fd, nullptr);
+  watched_.erase(fd);
 }
 
 }  // namespace baton::transfer

@@ -15,6 +15,7 @@
 #include <memory>
 #include <mutex>
 #include <thread>
+#include <unordered_map>
 #include <vector>
 
 #include "common/base/error.h"
@@ -40,6 +41,9 @@ class Reactor {
   void start(Hooks hooks);
   // Runs `command` on the thread; once the thread has ended, inside this call.
   void post(Command command);
+  // Runs `readable` on the thread when `fd` becomes readable, until it is unwatched. On the thread.
+  Status watch(int fd, std::function<void()> readable);
+  void unwatch(int fd);
   // Ends the thread after shut_down. Idempotent. REQUIRES: not on the thread.
   void stop();
   std::uint64_t loops() const { return loops_.load(std::memory_order_relaxed); }
@@ -50,14 +54,17 @@ class Reactor {
   void run();
   bool run_commands();
   void sleep();
+  // Waits on the descriptors and runs the watchers of those that are readable.
+  void poll(int timeout_ms);
 
   UcxWorker& worker_;
   const int wake_fd_;  // eventfd, written by post() while the thread sleeps
-  const int poll_fd_;  // epoll over wake_fd_ and the worker's descriptor
+  const int poll_fd_;  // epoll over wake_fd_, the worker's descriptor and watched ones
   Hooks hooks_;
   std::thread thread_;
   std::atomic<std::uint64_t> loops_ = 0;
-  std::vector<Command> running_;  // reactor's
+  std::vector<Command> running_;                            // reactor's
+  std::unordered_map<int, std::function<void()>> watched_;  // reactor's
 
   std::mutex mutex_;  // guards the rest
   std::vector<Command> commands_;

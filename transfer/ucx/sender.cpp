@@ -22,9 +22,10 @@ struct UcxSender::Op {
 UcxSender::UcxSender(const KvArenaView& arena) : arena_(arena) {}
 UcxSender::~UcxSender() = default;
 
-void UcxSender::attach(UcxWorker* worker, ucp_mem_h memory) {
+void UcxSender::attach(UcxWorker* worker, ucp_mem_h memory, Reactor* reactor) {
   worker_ = worker;
   memory_ = memory;
+  reactor_ = reactor;
 }
 
 void UcxSender::touch() {
@@ -34,31 +35,36 @@ void UcxSender::touch() {
   }
 }
 
-void UcxSender::connect(const std::shared_ptr<Link>& link, std::span<const std::byte> address) {
-  if (worker_ == nullptr) {
+void UcxSender::connect(const std::shared_ptr<Link>& link, const PeerAddress& address) {
+  const Status status = worker_ == nullptr
+                            ? fail(ErrorCode::Unavailable, "the transport has stopped")
+                            : open_link(link, address);
+  if (!status) {
     link->is_up = false;
     if (link->failed) {
-      std::exchange(link->failed,
-                    nullptr)(Error{ErrorCode::Unavailable, "the transport has stopped"});
+      std::exchange(link->failed, nullptr)(status.error());
     }
-    return;
   }
+}
+
+Status UcxSender::open_link(const std::shared_ptr<Link>& link, const PeerAddress& address) {
+  BATON_ASSIGN(link->process, watch_process(address.process));
   // The endpoint is owned by the link, so the callback's pointer lives as long as it can run.
-  auto endpoint =
-      UcxEndpoint::create(*worker_, address, [this, raw = link.get()](ucs_status_t why) {
+  BATON_ASSIGN(
+      link->endpoint,
+      UcxEndpoint::create(*worker_, address.ucx, [this, raw = link.get()](ucs_status_t why) {
         raw->lost = why;
         has_lost_ = true;
-      });
-  if (!endpoint) {
-    link->is_up = false;
-    if (link->failed) {
-      std::exchange(link->failed, nullptr)(endpoint.error());
-    }
-    return;
-  }
-  link->endpoint = std::move(*endpoint);
+      }));
   link->lane = link->endpoint->lane();
   links_.push_back(link);
+  if (link->process) {
+    BATON_TRY(reactor_->watch(link->process.get(), [this, link] {
+      lose(*link, Error{ErrorCode::PeerDead, "the peer's process has ended"});
+      start_close(link, true);
+    }));
+  }
+  return {};
 }
 
 void UcxSender::release(const std::shared_ptr<Link>& link) {
@@ -226,11 +232,10 @@ void UcxSender::finish(Op& op, ucs_status_t status) {
   touch();
 }
 
-void UcxSender::lose(Link& link) {
+void UcxSender::lose(Link& link, const Error& error) {
   if (!link.is_up.exchange(false)) {
     return;
   }
-  const Error error{ErrorCode::PeerDead, ucx_error("the peer's data connection", link.lost)};
   for (const auto& send : sends_) {
     if (send->link.get() == &link) {
       send->entry.session.fail(error);
@@ -247,6 +252,10 @@ void UcxSender::start_close(const std::shared_ptr<Link>& link, bool force) {
     return;
   }
   link->is_closing = true;
+  if (link->process) {
+    reactor_->unwatch(link->process.get());
+    link->process = UniqueFd();
+  }
   std::erase(links_, link);
   link->close_request = link->endpoint->close(force);
   if (link->close_request != nullptr || link->operations > 0) {
@@ -261,7 +270,8 @@ void UcxSender::check_links() {
     const auto links = links_;
     for (const auto& link : links) {
       if (link->lost != UCS_OK) {
-        lose(*link);
+        lose(*link,
+             Error{ErrorCode::PeerDead, ucx_error("the peer's data connection", link->lost)});
         start_close(link, true);
       }
     }

@@ -12,12 +12,12 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <span>
 #include <vector>
 
 #include "common/types/kv_layout.h"
 #include "transfer/entries.h"
 #include "transfer/ucx/endpoint.h"
+#include "transfer/ucx/reactor.h"
 #include "transfer/ucx/worker.h"
 
 namespace baton::transfer {
@@ -31,6 +31,7 @@ struct Link {
   std::function<void(Error)> failed;
   std::unique_ptr<UcxEndpoint> endpoint;
   ucs_status_t lost = UCS_OK;  // set by UCX's callback, acted on after progress
+  UniqueFd process;            // readable once the peer's process has ended, when of this host
   bool is_closing = false;
   void* close_request = nullptr;
   std::size_t operations = 0;  // outstanding on the endpoint
@@ -56,10 +57,10 @@ class UcxSender {
   UcxSender(const UcxSender&) = delete;
   UcxSender& operator=(const UcxSender&) = delete;
 
-  // Set once before the reactor starts; both outlive every operation.
-  void attach(UcxWorker* worker, ucp_mem_h memory);
+  // Set once before the reactor starts; all outlive every operation.
+  void attach(UcxWorker* worker, ucp_mem_h memory, Reactor* reactor);
 
-  void connect(const std::shared_ptr<Link>& link, std::span<const std::byte> address);
+  void connect(const std::shared_ptr<Link>& link, const PeerAddress& address);
   // The user has dropped the link.
   void release(const std::shared_ptr<Link>& link);
   void begin(const std::shared_ptr<Send>& send);
@@ -87,7 +88,8 @@ class UcxSender {
   // Takes what an operation's posting call returned.
   void posted(Op& op, ucs_status_ptr_t request);
   void finish(Op& op, ucs_status_t status);
-  void lose(Link& link);
+  Status open_link(const std::shared_ptr<Link>& link, const PeerAddress& address);
+  void lose(Link& link, const Error& error);
   void start_close(const std::shared_ptr<Link>& link, bool force);
   void check_links();
   bool reap();
@@ -95,6 +97,7 @@ class UcxSender {
   const KvArenaView arena_;
   UcxWorker* worker_ = nullptr;
   ucp_mem_h memory_ = nullptr;
+  Reactor* reactor_ = nullptr;
   std::vector<std::shared_ptr<Send>> sends_;
   std::vector<std::shared_ptr<Link>> links_;    // open
   std::vector<std::shared_ptr<Link>> closing_;  // UCX may still call back

@@ -58,9 +58,9 @@ Status Core::start() {
   BATON_ASSIGN(worker_, UcxWorker::create(*context_));
   BATON_TRY(worker_->set_message_handler(kDataMessage, &UcxReceiver::on_message, &receiver));
   receiver.attach(worker_->get(), memory_->get());
-  sender.attach(worker_.get(), memory_->get());
   address = worker_->address();
   BATON_ASSIGN(reactor, Reactor::create(*worker_));
+  sender.attach(worker_.get(), memory_->get(), reactor.get());
   reactor->start({
       [this] { return sender.turn(); },
       [this] { return sender.has_traffic() || receiver.is_receiving(); },
@@ -209,13 +209,12 @@ class UcxTransport : public Transport {
 
   Result<std::shared_ptr<Peer>> connect(std::span<const std::byte> worker_address,
                                         std::function<void(Error)> failed) override {
-    BATON_ASSIGN(const auto address, open_address(worker_address));
+    BATON_ASSIGN(PeerAddress address, open_address(worker_address));
     auto link = std::make_shared<Link>();
     link->failed = std::move(failed);
-    core_->reactor->post(
-        [core = core_.get(), link, bytes = std::vector<std::byte>(address.begin(), address.end())] {
-          core->sender.connect(link, bytes);
-        });
+    core_->reactor->post([core = core_.get(), link, address = std::move(address)] {
+      core->sender.connect(link, address);
+    });
     return std::make_shared<UcxPeer>(core_, std::move(link));
   }
 

@@ -12,17 +12,27 @@
 namespace baton::transfer {
 namespace {
 
-// Envelope of a worker address, host order of x86 and Arm alike (little endian).
+// Goes before UCX's address, in the order of x86 and Arm alike (little endian).
 struct Envelope {
   std::array<char, 4> magic{'B', 'T', 'W', 'A'};
   std::uint16_t ucx_major = 0;
   std::uint16_t ucx_minor = 0;
-  std::uint64_t digest = 0;
+  std::uint64_t host = 0;
+  std::uint64_t start = 0;
+  std::uint32_t pid = 0;
+  std::uint32_t reserved = 0;
+  std::uint64_t digest = 0;  // of UCX's address, seeded by the fields above
 };
-static_assert(sizeof(Envelope) == 16);
+static_assert(sizeof(Envelope) == 40);
 constexpr std::size_t kMaxAddressBytes = 64 * 1024;
 
-Envelope make_envelope(std::span<const std::byte> address) {
+std::uint64_t digest_of(Envelope envelope, std::span<const std::byte> address) {
+  envelope.digest = 0;
+  const std::uint64_t seed = XXH3_64bits(&envelope, sizeof(envelope));
+  return XXH3_64bits_withSeed(address.data(), address.size(), seed);
+}
+
+Envelope own_envelope(const ProcessIdentity& process) {
   unsigned major = 0;
   unsigned minor = 0;
   unsigned patch = 0;
@@ -30,7 +40,9 @@ Envelope make_envelope(std::span<const std::byte> address) {
   Envelope envelope;
   envelope.ucx_major = static_cast<std::uint16_t>(major);
   envelope.ucx_minor = static_cast<std::uint16_t>(minor);
-  envelope.digest = XXH3_64bits(address.data(), address.size());
+  envelope.host = process.host;
+  envelope.start = process.start;
+  envelope.pid = process.pid;
   return envelope;
 }
 
@@ -65,7 +77,8 @@ Status UcxWorker::query() {
   max_header_bytes_ = attributes.max_am_header;
   const std::span raw(reinterpret_cast<const std::byte*>(attributes.address),
                       attributes.address_length);
-  const Envelope envelope = make_envelope(raw);
+  Envelope envelope = own_envelope(own_identity());
+  envelope.digest = digest_of(envelope, raw);
   address_.resize(sizeof(Envelope));
   std::memcpy(address_.data(), &envelope, sizeof(Envelope));
   address_.insert(address_.end(), raw.begin(), raw.end());
@@ -98,7 +111,7 @@ Status UcxWorker::set_message_handler(unsigned id, ucp_am_recv_callback_t callba
   return {};
 }
 
-Result<std::span<const std::byte>> open_address(std::span<const std::byte> envelope) {
+Result<PeerAddress> open_address(std::span<const std::byte> envelope) {
   if (envelope.size() <= sizeof(Envelope) || envelope.size() > kMaxAddressBytes) {
     return fail(ErrorCode::ProtocolError,
                 fmt::format("a worker address of {} bytes", envelope.size()));
@@ -106,7 +119,7 @@ Result<std::span<const std::byte>> open_address(std::span<const std::byte> envel
   Envelope theirs;
   std::memcpy(&theirs, envelope.data(), sizeof(Envelope));
   const auto address = envelope.subspan(sizeof(Envelope));
-  const Envelope ours = make_envelope(address);
+  const Envelope ours = own_envelope({});
   if (theirs.magic != ours.magic) {
     return fail(ErrorCode::ProtocolError, "not a worker address");
   }
@@ -118,10 +131,10 @@ Result<std::span<const std::byte>> open_address(std::span<const std::byte> envel
                             theirs.ucx_major,
                             theirs.ucx_minor));
   }
-  if (theirs.digest != ours.digest) {
+  if (theirs.digest != digest_of(theirs, address)) {
     return fail(ErrorCode::ProtocolError, "a damaged worker address");
   }
-  return address;
+  return PeerAddress{{address.begin(), address.end()}, {theirs.host, theirs.start, theirs.pid}};
 }
 
 }  // namespace baton::transfer

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "common/base/error.h"
+#include "transfer/process_watch.h"
 #include "transfer/ucx/context.h"
 
 namespace baton::transfer {
@@ -30,8 +31,8 @@ class UcxWorker {
   ucp_worker_h get() const { return worker_; }
   // Becomes readable when there may be something to progress; arm() before waiting on it.
   int event_fd() const { return event_fd_; }
-  // UCX's own address in an envelope with version and digest, so that foreign bytes are refused
-  // before UCX parses them.
+  // UCX's own address in an envelope with version, process and digest, so that foreign bytes are
+  // refused before UCX parses them.
   const std::vector<std::byte>& address() const { return address_; }
   std::size_t max_header_bytes() const { return max_header_bytes_; }
 
@@ -50,8 +51,14 @@ class UcxWorker {
   std::size_t max_header_bytes_ = 0;
 };
 
-// Checks an envelope made by address() and returns UCX's address inside it.
-// Failure: Mismatch names both UCX versions; ProtocolError for damaged bytes.
-Result<std::span<const std::byte>> open_address(std::span<const std::byte> envelope);
+// What an address says: UCX's own part, and whose it is.
+struct PeerAddress {
+  std::vector<std::byte> ucx;
+  ProcessIdentity process;
+};
+
+// Checks an envelope made by address(). Failure: Mismatch names both UCX versions; ProtocolError
+// for damaged bytes.
+Result<PeerAddress> open_address(std::span<const std::byte> envelope);
 
 }  // namespace baton::transfer

@@ -1,0 +1,211 @@
+// Two real processes: bytes cross, and one of them dies by SIGKILL at any moment without hurting
+// the other.
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <future>
+#include <optional>
+#include <string>
+
+#include "tests/unit/transfer/arena.h"
+#include "transfer/transport.h"
+
+namespace baton::testing {
+namespace {
+
+constexpr int kHangMs = 30'000;
+
+// A transfer_peer with its pipes.
+class PeerProcess {
+ public:
+  explicit PeerProcess(const std::string& transport) {
+    std::array<int, 2> in{};
+    std::array<int, 2> out{};
+    EXPECT_EQ(::pipe2(in.data(), O_CLOEXEC), 0);
+    EXPECT_EQ(::pipe2(out.data(), O_CLOEXEC), 0);
+    posix_spawn_file_actions_t actions;
+    ::posix_spawn_file_actions_init(&actions);
+    ::posix_spawn_file_actions_adddup2(&actions, in[0], STDIN_FILENO);
+    ::posix_spawn_file_actions_adddup2(&actions, out[1], STDOUT_FILENO);
+    std::string program = PEER_PROGRAM;
+    std::string argument = transport;
+    std::array<char*, 3> argv{program.data(), argument.data(), nullptr};
+    EXPECT_EQ(::posix_spawn(&pid_, program.c_str(), &actions, nullptr, argv.data(), environ), 0);
+    ::posix_spawn_file_actions_destroy(&actions);
+    ::close(in[0]);
+    ::close(out[1]);
+    to_ = in[1];
+    from_ = out[0];
+    const auto line = read();
+    EXPECT_TRUE(line && line->starts_with("address "));
+    address_ = line.value_or("address ").substr(8);
+  }
+  ~PeerProcess() {
+    kill();
+    ::close(to_);
+    ::close(from_);
+  }
+  PeerProcess(const PeerProcess&) = delete;
+  PeerProcess& operator=(const PeerProcess&) = delete;
+
+  const std::string& address() const { return address_; }
+  void say(const std::string& line) {
+    const std::string text = line + "\n";
+    EXPECT_EQ(::write(to_, text.data(), text.size()), static_cast<ssize_t>(text.size()));
+  }
+  // The next line, or nothing after a hang or the process's end.
+  std::optional<std::string> read() {
+    while (buffer_.find('\n') == std::string::npos) {
+      pollfd waiting{from_, POLLIN, 0};
+      std::array<char, 4096> bytes;
+      if (::poll(&waiting, 1, kHangMs) <= 0) {
+        return std::nullopt;
+      }
+      const ssize_t got = ::read(from_, bytes.data(), bytes.size());
+      if (got <= 0) {
+        return std::nullopt;
+      }
+      buffer_.append(bytes.data(), static_cast<std::size_t>(got));
+    }
+    const auto end = buffer_.find('\n');
+    std::string line = buffer_.substr(0, end);
+    buffer_.erase(0, end + 1);
+    return line;
+  }
+  // Skips lines until one starts with `word`.
+  std::optional<std::string> read_until(const std::string& word) {
+    for (auto line = read(); line; line = read()) {
+      if (line->starts_with(word)) {
+        return line;
+      }
+    }
+    return std::nullopt;
+  }
+  void stop() { ::kill(pid_, SIGSTOP); }
+  void kill() {
+    if (pid_ > 0) {
+      ::kill(pid_, SIGKILL);
+      ::waitpid(pid_, nullptr, 0);
+      pid_ = 0;
+    }
+  }
+
+ private:
+  pid_t pid_ = 0;
+  int to_ = -1;
+  int from_ = -1;
+  std::string address_;
+  std::string buffer_;
+};
+
+class Processes : public ::testing::TestWithParam<std::string> {
+ protected:
+  static constexpr std::uint64_t kBlockBytes = 4 * 32768;  // all layers
+  std::string lease(int n) const { return fmt::format("{:x} {:x} 1 0 40", 0xabcd + n, 0x1234 + n); }
+};
+
+TEST_P(Processes, BytesCross) {
+  PeerProcess decode(GetParam());
+  PeerProcess prefill(GetParam());
+  decode.say("open " + lease(0));
+  ASSERT_EQ(decode.read(), "opened");
+  prefill.say("connect " + decode.address());
+  ASSERT_EQ(prefill.read(), "connected");
+  prefill.say("send " + lease(0));
+  const auto flushed = prefill.read();
+  ASSERT_EQ(flushed, fmt::format("flushed {:x}", 64 * kBlockBytes));
+  decode.say(fmt::format("expect {:x}", 64 * kBlockBytes));
+  EXPECT_EQ(decode.read(), fmt::format("landed {:x} {}", 64 * kBlockBytes, GetParam()));
+}
+
+TEST_P(Processes, AReceiverKilledFailsTheSenderWhoThenServesANewOne) {
+  PeerProcess prefill(GetParam());
+  for (int round = 0; round < 3; ++round) {
+    PeerProcess decode(GetParam());
+    decode.say("open " + lease(round));
+    ASSERT_EQ(decode.read(), "opened");
+    prefill.say("connect " + decode.address());
+    ASSERT_TRUE(prefill.read_until("connected"));
+    if (round < 2) {
+      // Stopped first, so that the send is surely under way when the process dies.
+      decode.stop();
+      prefill.say("send " + lease(round));
+      decode.kill();
+      EXPECT_TRUE(prefill.read_until("failed peer_dead"));
+    } else {
+      prefill.say("send " + lease(round));
+      EXPECT_TRUE(prefill.read_until("flushed"));
+      decode.say(fmt::format("expect {:x}", 64 * kBlockBytes));
+      EXPECT_TRUE(decode.read_until("landed"));
+    }
+  }
+}
+
+TEST_P(Processes, ASenderKilledLeavesTheReceiverAble) {
+  PeerProcess decode(GetParam());
+  for (int round = 0; round < 3; ++round) {
+    PeerProcess prefill(GetParam());
+    decode.say("open " + lease(round));
+    ASSERT_TRUE(decode.read_until("opened"));
+    prefill.say("connect " + decode.address());
+    ASSERT_TRUE(prefill.read_until("connected"));
+    if (round < 2) {
+      prefill.say("send " + lease(round));
+      prefill.kill();
+    } else {
+      prefill.say("send " + lease(round));
+      EXPECT_TRUE(prefill.read_until("flushed"));
+      decode.say(fmt::format("expect {:x}", 64 * kBlockBytes));
+      EXPECT_TRUE(decode.read_until("landed"));
+    }
+  }
+}
+
+TEST_P(Processes, ARevokedLeaseIsFencedAfterItsWriterWasKilled) {
+  TestArena arena(small_layout(4, 256), 64);
+  transfer::TransportOptions options;
+  options.transport = GetParam();
+  const auto transport = std::move(transfer::Transport::create(options, arena.view())).value();
+  std::string address;
+  for (const std::byte b : transport->worker_address()) {
+    address += fmt::format("{:02x}", std::to_integer<unsigned>(b));
+  }
+  for (int round = 0; round < 5; ++round) {
+    auto landing = transport->open_lease(
+        LeaseId{0xabcdU + static_cast<unsigned>(round), 0x1234U + static_cast<unsigned>(round)},
+        Epoch{1},
+        {{BlockId{0}, 64}});
+    PeerProcess prefill(GetParam());
+    prefill.say("connect " + address);
+    ASSERT_TRUE(prefill.read_until("connected"));
+    prefill.say("send " + lease(round));
+    const auto before = transport->stats().bytes_received;
+    const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    while (transport->stats().bytes_received == before &&
+           std::chrono::steady_clock::now() < limit) {
+      ::sched_yield();
+    }
+    prefill.kill();
+    std::promise<void> fenced;
+    landing->revoke([&] { fenced.set_value(); });
+    ASSERT_EQ(fenced.get_future().wait_for(std::chrono::seconds(60)), std::future_status::ready);
+    arena.fill_byte(std::byte{0x11});
+    // The next round's writer uses the same blocks; what is here stays until its bytes come.
+    EXPECT_TRUE(arena.is_filled_with(0, BlockId{round == 0 ? 0U : 1U}, std::byte{0x11}));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Paths, Processes, ::testing::Values("tcp", "shm"), [](const auto& info) {
+  return info.param;
+});
+
+}  // namespace
+}  // namespace baton::testing

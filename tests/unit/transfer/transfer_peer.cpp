@@ -1,0 +1,119 @@
+// A process of its own for tests that kill one. It is told what to do by lines on stdin and answers
+// by lines on stdout, hexadecimal numbers and addresses alike:
+//   transfer_peer TRANSPORT            prints "address HEX"
+//   open HIGH LOW EPOCH FIRST COUNT    opens a lease, prints "opened"
+//   expect BYTES                       prints "landed BYTES LANE" or "failed CODE" when it is over
+//   connect HEX                        prints "connected"
+//   send HIGH LOW EPOCH FIRST COUNT    sends all layers of blocks 0.. there, prints "flushed BYTES"
+//                                      or "failed CODE" when it is over
+//   quit
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <iostream>
+#include <mutex>
+#include <sstream>
+
+#include "tests/unit/transfer/arena.h"
+#include "transfer/transport.h"
+
+namespace {
+
+using namespace baton;
+
+std::mutex output_mutex;  // lines come from the data thread too
+
+void say(const std::string& line) {
+  const std::lock_guard lock(output_mutex);
+  std::cout << line << std::endl;
+}
+
+std::string to_hex(std::span<const std::byte> bytes) {
+  std::string out;
+  for (const std::byte b : bytes) {
+    out += fmt::format("{:02x}", std::to_integer<unsigned>(b));
+  }
+  return out;
+}
+
+std::vector<std::byte> from_hex(const std::string& text) {
+  std::vector<std::byte> out;
+  for (std::size_t i = 0; i + 1 < text.size(); i += 2) {
+    out.push_back(static_cast<std::byte>(std::stoul(text.substr(i, 2), nullptr, 16)));
+  }
+  return out;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 2) {
+    std::cerr << "usage: transfer_peer TRANSPORT\n";
+    return 2;
+  }
+  testing::TestArena arena(testing::small_layout(4, 256), 64);
+  arena.fill(7);
+  transfer::TransportOptions options;
+  options.transport = argv[1];
+  auto made = transfer::Transport::create(options, arena.view());
+  if (!made) {
+    std::cerr << made.error().message << "\n";
+    return 1;
+  }
+  const auto transport = std::move(made).value();
+  say("address " + to_hex(transport->worker_address()));
+  std::unique_ptr<transfer::LeaseReceiver> lease;
+  std::shared_ptr<transfer::Peer> peer;
+  std::unique_ptr<transfer::LeaseSender> sender;
+  for (std::string line; std::getline(std::cin, line);) {
+    std::istringstream words(line);
+    std::string verb;
+    words >> verb >> std::hex;
+    if (verb == "connect") {
+      std::string hex;
+      words >> hex;
+      peer = transport->connect(from_hex(hex), [](const Error&) { say("lost"); }).value();
+      say("connected");
+      continue;
+    }
+    if (verb == "expect") {
+      std::uint64_t bytes = 0;
+      words >> bytes;
+      lease->expect(bytes, [](Result<transfer::LeaseReceiver::Done> done) {
+        say(done ? fmt::format("landed {:x} {}", done->bytes, done->transport)
+                 : fmt::format("failed {}", to_string(done.error().code)));
+      });
+      continue;
+    }
+    if (verb == "quit") {
+      break;
+    }
+    LeaseId id;
+    std::uint32_t epoch = 0;
+    BlockRun run;
+    words >> id.high >> id.low >> epoch >> run.first.value >> run.count;
+    if (verb == "open") {
+      lease = transport->open_lease(id, Epoch{epoch}, {run});
+      say("opened");
+    } else if (verb == "send") {
+      KvGrant grant;
+      grant.lease = id;
+      grant.epoch = Epoch{epoch};
+      grant.layout_hash = arena.view().layout.hash();
+      grant.runs = {run};
+      sender = transport->begin(peer, grant).value();
+      std::vector<BlockId> blocks;
+      for (std::uint32_t i = 0; i < run.count; ++i) {
+        blocks.emplace_back(i);
+      }
+      for (std::uint32_t layer = 0; layer < arena.view().layout.layers; ++layer) {
+        sender->send_layer(layer, 0, blocks);
+      }
+      sender->finish([](Result<std::uint64_t> sent) {
+        say(sent ? fmt::format("flushed {:x}", *sent)
+                 : fmt::format("failed {}", to_string(sent.error().code)));
+      });
+    }
+  }
+  return 0;
+}
