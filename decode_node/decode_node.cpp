@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/wire/convert.h"
+
 namespace baton::decode_node {
 
 DecodeNode::DecodeNode(node::RoleDeps deps)
@@ -17,10 +19,9 @@ DecodeNode::DecodeNode(node::RoleDeps deps)
       }) {}
 
 Status DecodeNode::start() {
-  const auto worker = deps_.transport.worker_address();
   auto listener = deps_.network.listen(
       deps_.entry.control_listen,
-      [this, worker](const wire::Hello& hello) -> HelloAnswer {
+      [this](const wire::Hello& hello) -> HelloAnswer {
         if (auto refusal = check_hello(hello, deps_.identity.expects({"prefill"}))) {
           deps_.log.warn("refused {} {}: {}", hello.role(), hello.node(), refusal->message());
           return *refusal;
@@ -28,11 +29,20 @@ Status DecodeNode::start() {
         wire::Welcome welcome = deps_.identity.welcome(hello);
         welcome.set_heartbeat_ms(
             static_cast<std::uint32_t>(deps_.config.cluster.heartbeat.count()));
-        welcome.set_worker_address(worker.data(), worker.size());
+        // A way in of its own for each connection; it waits here for the channel.
+        auto inlet = deps_.transport.open_inlet();
+        if (!inlet) {
+          deps_.log.error("no way in for {}: {}", hello.node(), inlet.error().message);
+          return to_refusal(inlet.error(), "worker_address");
+        }
+        const auto& address = (*inlet)->address();
+        welcome.set_worker_address(address.data(), address.size());
+        inlets_[hello.node()] = std::move(*inlet);
         return welcome;
       },
       [this](std::unique_ptr<Channel> channel, const wire::Hello& hello) {
-        writers_->add(std::move(channel), hello);
+        auto inlet = inlets_.extract(hello.node());
+        writers_->add(std::move(channel), hello, inlet ? std::move(inlet.mapped()) : nullptr);
       });
   if (!listener) {
     return std::unexpected(listener.error());

@@ -4,6 +4,7 @@
 // object goes. Owner: the host. Thread and failure: node/role.h.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <optional>
 
@@ -51,6 +52,7 @@ class DecodeNode final : public node::Role {
   std::unique_ptr<Writers> writers_;
   std::unique_ptr<Service> service_;
   std::unique_ptr<node::GatewayLinks> gateways_;
+  std::map<NodeName, std::unique_ptr<transfer::Inlet>> inlets_;  // welcomed, no channel yet
   std::unique_ptr<Listener> listener_;
   std::function<void()> drained_;
 };

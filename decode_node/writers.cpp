@@ -9,11 +9,14 @@ namespace baton::decode_node {
 Writers::Writers(Executor& executor, GrantTable& grants, HeartbeatLimits limits, const Logger& log)
     : executor_(executor), grants_(grants), limits_(limits), log_(log) {}
 
-void Writers::add(std::unique_ptr<Channel> channel, const wire::Hello& hello) {
+void Writers::add(std::unique_ptr<Channel> channel,
+                  const wire::Hello& hello,
+                  std::unique_ptr<transfer::Inlet> inlet) {
   auto writer = std::make_unique<Writer>();
   writer->id = WriterId{next_id_++};
   writer->node = hello.node();
   writer->channel = std::move(channel);
+  writer->inlet = std::move(inlet);
   Writer& added = *writer;
   added.channel->set_handlers(
       [this, &added](wire::Frame frame) { on_frame(added, std::move(frame)); },

@@ -15,6 +15,7 @@
 #include "common/rpc/channel.h"
 #include "common/rpc/heartbeat.h"
 #include "decode_node/grant_table.h"
+#include "transfer/transport.h"
 
 namespace baton::decode_node {
 
@@ -25,8 +26,11 @@ class Writers {
   Writers& operator=(const Writers&) = delete;
   ~Writers() = default;
 
-  // A prefill node's connection, after its handshake.
-  void add(std::unique_ptr<Channel> channel, const wire::Hello& hello);
+  // A prefill node's connection, after its handshake, and the way in that its bytes take: it is
+  // closed when the connection is lost.
+  void add(std::unique_ptr<Channel> channel,
+           const wire::Hello& hello,
+           std::unique_ptr<transfer::Inlet> inlet);
   void send_abort(WriterId writer, const wire::Abort& abort);
   void close_all();
   std::uint32_t num_connected() const { return static_cast<std::uint32_t>(writers_.size()); }
@@ -36,6 +40,7 @@ class Writers {
     WriterId id;
     NodeName node;
     std::unique_ptr<Channel> channel;
+    std::unique_ptr<transfer::Inlet> inlet;
     std::optional<HeartbeatWatch> watch;
   };
   void on_frame(Writer& writer, wire::Frame frame);

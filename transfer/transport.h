@@ -1,11 +1,11 @@
 // The data plane: moves KV blocks from a prefill node's arena into blocks that a decode node
-// granted. One Transport a process. It owns a UCX worker and the one thread (the reactor) that
-// progresses it.
+// granted. One Transport a process. It owns the one thread (the reactor) that progresses UCX.
 //
 // Sequence of events:
-//   decode:  open_lease(runs) -> bytes land, each checked for lease, epoch, layer and bounds
+//   decode:  open_inlet() for each prefill process, whose address the handshake carries
+//            open_lease(runs) -> bytes land, each checked for lease, epoch, layer and bounds
 //            -> expect(bytes) when Commit came -> `complete` runs once every byte has landed
-//   prefill: connect(worker address) -> begin(grant) -> send_layer(...) for each layer as it is
+//   prefill: connect(inlet's address) -> begin(grant) -> send_layer(...) for each layer as it is
 //   computed
 //            -> finish() -> `flushed` runs when the other side can see every byte -> Commit on
 //            control
@@ -57,6 +57,15 @@ struct TransportStats {
   std::uint64_t open_sends = 0;
 };
 
+// A way in for one writer process. Dropping it closes it: receives that came in through it end, and
+// nothing of that writer can land any more.
+class Inlet {
+ public:
+  virtual ~Inlet() = default;
+  // What the writer connects to.
+  virtual const std::vector<std::byte>& address() const = 0;
+};
+
 // The receiving side of one grant. Dropping it revokes the lease.
 class LeaseReceiver {
  public:
@@ -90,7 +99,7 @@ class LeaseSender {
   virtual void abort(std::function<void()> quiesced) = 0;
 };
 
-// An endpoint to another process's worker.
+// A connection to another process's inlet.
 class Peer {
  public:
   virtual ~Peer() = default;
@@ -107,15 +116,16 @@ class Transport {
   virtual ~Transport() = default;
 
   virtual std::string ucx_version() const = 0;
-  virtual std::vector<std::byte> worker_address() const = 0;
 
-  // Receiver. `runs` are blocks of the own arena that the lease may write.
+  // Receiver. One inlet a writer process: a peer that dies in mid-write can block what it wrote to.
+  virtual Result<std::unique_ptr<Inlet>> open_inlet() = 0;
+  // `runs` are blocks of the own arena that the lease may write.
   virtual std::unique_ptr<LeaseReceiver> open_lease(LeaseId lease,
                                                     Epoch epoch,
                                                     std::vector<BlockRun> runs) = 0;
 
   // Sender. `failed` runs at most once, when the peer is lost.
-  virtual Result<std::shared_ptr<Peer>> connect(std::span<const std::byte> worker_address,
+  virtual Result<std::shared_ptr<Peer>> connect(std::span<const std::byte> inlet_address,
                                                 std::function<void(Error)> failed) = 0;
   virtual Result<std::unique_ptr<LeaseSender>> begin(std::shared_ptr<Peer> peer,
                                                      const KvGrant& grant) = 0;

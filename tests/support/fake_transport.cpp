@@ -286,6 +286,17 @@ class FakePeer : public transfer::Peer {
   std::shared_ptr<FakeEndpoint::Link> link_;
 };
 
+class FakeInlet : public transfer::Inlet {
+ public:
+  explicit FakeInlet(const std::string& name) : address_(name.size()) {
+    std::memcpy(address_.data(), name.data(), name.size());
+  }
+  const std::vector<std::byte>& address() const override { return address_; }
+
+ private:
+  std::vector<std::byte> address_;
+};
+
 class FakeReceiver : public transfer::LeaseReceiver {
  public:
   FakeReceiver(CorePtr core, EndpointPtr self, std::shared_ptr<LeaseEntry> entry)
@@ -362,9 +373,8 @@ class FakeTransport : public transfer::Transport {
   ~FakeTransport() override { stop(); }
 
   std::string ucx_version() const override { return "fake"; }
-  std::vector<std::byte> worker_address() const override {
-    const auto* from = reinterpret_cast<const std::byte*>(self_->name.data());
-    return {from, from + self_->name.size()};
+  Result<std::unique_ptr<transfer::Inlet>> open_inlet() override {
+    return std::make_unique<FakeInlet>(self_->name);
   }
 
   std::unique_ptr<transfer::LeaseReceiver> open_lease(LeaseId lease,
@@ -378,13 +388,13 @@ class FakeTransport : public transfer::Transport {
     return std::make_unique<FakeReceiver>(core_, self_, std::move(entry));
   }
 
-  Result<std::shared_ptr<transfer::Peer>> connect(std::span<const std::byte> worker_address,
+  Result<std::shared_ptr<transfer::Peer>> connect(std::span<const std::byte> inlet_address,
                                                   std::function<void(Error)> failed) override {
-    if (worker_address.empty()) {
-      return fail(ErrorCode::InvalidArgument, "the worker address is empty");
+    if (inlet_address.empty()) {
+      return fail(ErrorCode::InvalidArgument, "the inlet's address is empty");
     }
     auto link = std::make_shared<FakeEndpoint::Link>();
-    link->to = text_of(worker_address);
+    link->to = text_of(inlet_address);
     link->failed = std::move(failed);
     core_->post([core = core_, self = self_, link] {
       self->links.push_back(link);

@@ -44,7 +44,7 @@ class FakeNetwork {
   explicit FakeNetwork(Post post = nullptr);
   ~FakeNetwork();
 
-  // A transport with the worker address `name`.
+  // A transport whose inlets' address is `name`.
   std::unique_ptr<transfer::Transport> make_transport(
       const std::string& name, KvArenaView arena, const transfer::TransportOptions& options = {});
   // Runs at the time a message is sent, inside a task. Set before traffic begins, or inside a task.

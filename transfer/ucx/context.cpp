@@ -40,7 +40,7 @@ Result<std::unique_ptr<UcxContext>> UcxContext::create(const TransportOptions& o
   params.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_MT_WORKERS_SHARED;
   // No one-sided access: over lanes that emulate it, a peer could write anywhere.
   params.features = UCP_FEATURE_AM | UCP_FEATURE_WAKEUP;
-  params.mt_workers_shared = 0;
+  params.mt_workers_shared = 1;  // inlets are made on other threads than the reactor
   ucp_context_h context = nullptr;
   status = ucp_init(&params, config, &context);
   ucp_config_release(config);

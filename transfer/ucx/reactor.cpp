@@ -25,18 +25,14 @@ constexpr std::uint64_t kPollRounds = 1024;
 
 }  // namespace
 
-Result<std::unique_ptr<Reactor>> Reactor::create(UcxWorker& worker) {
+Result<std::unique_ptr<Reactor>> Reactor::create() {
   const int wake_fd = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   const int poll_fd = ::epoll_create1(EPOLL_CLOEXEC);
-  std::unique_ptr<Reactor> self(new Reactor(worker, wake_fd, poll_fd));
+  std::unique_ptr<Reactor> self(new Reactor(wake_fd, poll_fd));
   epoll_event event{};
   event.events = EPOLLIN;
   event.data.fd = wake_fd;
-  epoll_event data_event{};
-  data_event.events = EPOLLIN;
-  data_event.data.fd = worker.event_fd();
-  if (wake_fd < 0 || poll_fd < 0 || ::epoll_ctl(poll_fd, EPOLL_CTL_ADD, wake_fd, &event) != 0 ||
-      ::epoll_ctl(poll_fd, EPOLL_CTL_ADD, worker.event_fd(), &data_event) != 0) {
+  if (wake_fd < 0 || poll_fd < 0 || ::epoll_ctl(poll_fd, EPOLL_CTL_ADD, wake_fd, &event) != 0) {
     return fail(ErrorCode::IoError,
                 std::string("descriptors of the data thread: ") + std::strerror(errno));
   }
@@ -114,7 +110,7 @@ void Reactor::run() {
         break;
       }
     }
-    for (int i = 0; i < 16 && worker_.progress() != 0; ++i) {
+    for (int i = 0; i < 16 && hooks_.progress() != 0; ++i) {
       worked = true;
     }
     worked |= hooks_.turn();
@@ -140,7 +136,7 @@ void Reactor::run() {
 }
 
 void Reactor::sleep() {
-  if (!worker_.arm()) {
+  if (!hooks_.arm()) {
     return;
   }
   {
@@ -163,7 +159,7 @@ void Reactor::poll(int timeout_ms) {
       ::epoll_wait(poll_fd_, events.data(), static_cast<int>(events.size()), timeout_ms);
   for (int i = 0; i < count; ++i) {
     const auto at = watched_.find(events[static_cast<std::size_t>(i)].data.fd);
-    if (at != watched_.end()) {
+    if (at != watched_.end() && at->second) {
       const auto readable = at->second;  // it may unwatch itself
       readable();
     }

@@ -1,7 +1,7 @@
-// The data thread: runs commands that other threads post, progresses the UCX worker, and sleeps on
+// The data thread: runs commands that other threads post, progresses the UCX workers, and sleeps on
 // descriptors when there is nothing to do.
 //
-//   loop: commands, progress, turn; when nothing happened for a short while: arm, sleep until the
+//   loop: commands, progress, turn; when nothing happened for a short while: arm, sleep until a
 //   worker's descriptor, a command or the timer wakes it.
 //
 // Owner: UcxTransport. Thread: `post` from any; the rest says. Failure: none; when the system
@@ -19,7 +19,6 @@
 #include <vector>
 
 #include "common/base/error.h"
-#include "transfer/ucx/worker.h"
 
 namespace baton::transfer {
 
@@ -27,13 +26,14 @@ class Reactor {
  public:
   using Command = std::move_only_function<void()>;
   struct Hooks {
-    std::function<bool()> turn;         // after progress; true: it did something
-    std::function<bool()> has_traffic;  // true: spin a little before sleeping
-    std::function<void()> shut_down;    // last thing on the thread
+    std::function<unsigned()> progress;  // every UCX worker; what ucp_worker_progress says
+    std::function<bool()> arm;           // every worker; false: there is work already
+    std::function<bool()> turn;          // after progress; true: it did something
+    std::function<bool()> has_traffic;   // true: spin a little before sleeping
+    std::function<void()> shut_down;     // last thing on the thread
   };
 
-  // `worker` outlives the thread.
-  static Result<std::unique_ptr<Reactor>> create(UcxWorker& worker);
+  static Result<std::unique_ptr<Reactor>> create();
   ~Reactor();
   Reactor(const Reactor&) = delete;
   Reactor& operator=(const Reactor&) = delete;
@@ -41,7 +41,8 @@ class Reactor {
   void start(Hooks hooks);
   // Runs `command` on the thread; once the thread has ended, inside this call.
   void post(Command command);
-  // Runs `readable` on the thread when `fd` becomes readable, until it is unwatched. On the thread.
+  // Wakes the thread when `fd` becomes readable, and runs `readable` if there is one, until it is
+  // unwatched. On the thread.
   Status watch(int fd, std::function<void()> readable);
   void unwatch(int fd);
   // Ends the thread after shut_down. Idempotent. REQUIRES: not on the thread.
@@ -49,17 +50,15 @@ class Reactor {
   std::uint64_t loops() const { return loops_.load(std::memory_order_relaxed); }
 
  private:
-  Reactor(UcxWorker& worker, int wake_fd, int poll_fd)
-      : worker_(worker), wake_fd_(wake_fd), poll_fd_(poll_fd) {}
+  Reactor(int wake_fd, int poll_fd) : wake_fd_(wake_fd), poll_fd_(poll_fd) {}
   void run();
   bool run_commands();
   void sleep();
   // Waits on the descriptors and runs the watchers of those that are readable.
   void poll(int timeout_ms);
 
-  UcxWorker& worker_;
   const int wake_fd_;  // eventfd, written by post() while the thread sleeps
-  const int poll_fd_;  // epoll over wake_fd_, the worker's descriptor and watched ones
+  const int poll_fd_;  // epoll over wake_fd_ and what is watched
   Hooks hooks_;
   std::thread thread_;
   std::atomic<std::uint64_t> loops_ = 0;

@@ -1,5 +1,6 @@
 #include "transfer/ucx/receiver.h"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -9,7 +10,7 @@ namespace baton::transfer {
 
 // One receive under way; UCX holds a pointer to it until its callback ran.
 struct UcxReceiver::Op {
-  UcxReceiver* owner = nullptr;
+  InletState* inlet = nullptr;
   std::shared_ptr<LeaseEntry> entry;
   MessageHeader header;
   std::size_t length = 0;
@@ -17,12 +18,69 @@ struct UcxReceiver::Op {
   std::size_t slot = 0;                      // in active_
 };
 
-UcxReceiver::UcxReceiver(const KvArenaView& arena) : arena_(arena) {}
+UcxReceiver::UcxReceiver(const KvArenaView& arena, ucp_mem_h memory, Reactor& reactor)
+    : arena_(arena), memory_(memory), reactor_(reactor) {}
 UcxReceiver::~UcxReceiver() = default;
 
-void UcxReceiver::attach(ucp_worker_h worker, ucp_mem_h memory) {
-  worker_ = worker;
-  memory_ = memory;
+Result<std::shared_ptr<UcxReceiver::InletState>> UcxReceiver::make_inlet(
+    const UcxContext& context) {
+  auto inlet = std::make_shared<InletState>();
+  inlet->owner = this;
+  BATON_ASSIGN(inlet->worker, UcxWorker::create(context));
+  BATON_TRY(
+      inlet->worker->set_message_handler(kDataMessage, &UcxReceiver::on_message, inlet.get()));
+  return inlet;
+}
+
+void UcxReceiver::add(const std::shared_ptr<InletState>& inlet) {
+  if (is_stopped_ || !reactor_.watch(inlet->worker->event_fd(), nullptr)) {
+    inlet->worker.reset();
+    return;
+  }
+  inlets_.push_back(inlet);
+}
+
+void UcxReceiver::remove(const std::shared_ptr<InletState>& inlet) {
+  if (std::erase(inlets_, inlet) == 0) {
+    return;
+  }
+  reactor_.unwatch(inlet->worker->event_fd());
+  inlet->worker.reset();
+  // UCX will not end these any more, and cannot write for them any more.
+  for (std::size_t i = active_.size(); i-- > 0;) {
+    if (active_[i]->inlet == inlet.get()) {
+      finish(*active_[i], UCS_ERR_CANCELED, 0);  // moves the last one here
+    }
+  }
+}
+
+void UcxReceiver::stop() {
+  is_stopped_ = true;
+  std::unordered_map<LeaseId, std::shared_ptr<LeaseEntry>> leases;
+  {
+    const std::lock_guard lock(mutex_);
+    leases = std::exchange(leases_, {});
+  }
+  for (const auto& [id, entry] : leases) {
+    entry->revoke(nullptr);
+  }
+  const auto inlets = inlets_;
+  for (const auto& inlet : inlets) {
+    remove(inlet);
+  }
+}
+
+unsigned UcxReceiver::progress() {
+  unsigned done = 0;
+  for (const auto& inlet : inlets_) {
+    done += inlet->worker->progress();
+  }
+  return done;
+}
+
+bool UcxReceiver::arm() {
+  return std::all_of(
+      inlets_.begin(), inlets_.end(), [](const auto& inlet) { return inlet->worker->arm(); });
 }
 
 std::shared_ptr<LeaseEntry> UcxReceiver::open(LeaseId lease,
@@ -51,37 +109,22 @@ std::size_t UcxReceiver::open_leases() const {
   return leases_.size();
 }
 
-void UcxReceiver::revoke_all() {
-  std::unordered_map<LeaseId, std::shared_ptr<LeaseEntry>> leases;
-  {
-    const std::lock_guard lock(mutex_);
-    leases = std::exchange(leases_, {});
-  }
-  for (const auto& [id, entry] : leases) {
-    entry->revoke(nullptr);
-  }
-}
-
-void UcxReceiver::abandon() {
-  while (!active_.empty()) {
-    finish(*active_.back(), UCS_ERR_CANCELED, 0);
-  }
-}
-
 ucs_status_t UcxReceiver::on_message(void* arg,
                                      const void* header,
                                      std::size_t header_length,
                                      void* data,
                                      std::size_t length,
                                      const ucp_am_recv_param_t* param) {
-  return static_cast<UcxReceiver*>(arg)->handle(
-      {static_cast<const std::byte*>(header), header_length},
-      data,
-      length,
-      (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0);
+  InletState& inlet = *static_cast<InletState*>(arg);
+  return inlet.owner->handle(inlet,
+                             {static_cast<const std::byte*>(header), header_length},
+                             data,
+                             length,
+                             (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0);
 }
 
-ucs_status_t UcxReceiver::handle(std::span<const std::byte> header_bytes,
+ucs_status_t UcxReceiver::handle(InletState& inlet,
+                                 std::span<const std::byte> header_bytes,
                                  void* data,
                                  std::size_t length,
                                  bool is_rendezvous) {
@@ -102,7 +145,7 @@ ucs_status_t UcxReceiver::handle(std::span<const std::byte> header_bytes,
     return UCS_OK;
   }
   if (is_rendezvous) {
-    receive(std::move(entry), header, data, length);
+    receive(inlet, std::move(entry), header, data, length);
     return UCS_INPROGRESS;
   }
   copy(header, static_cast<const std::byte*>(data));
@@ -124,7 +167,8 @@ void UcxReceiver::copy(const MessageHeader& header, const std::byte* data) {
   }
 }
 
-void UcxReceiver::receive(std::shared_ptr<LeaseEntry> entry,
+void UcxReceiver::receive(InletState& inlet,
+                          std::shared_ptr<LeaseEntry> entry,
                           const MessageHeader& header,
                           void* descriptor,
                           std::size_t length) {
@@ -135,7 +179,7 @@ void UcxReceiver::receive(std::shared_ptr<LeaseEntry> entry,
     op = std::move(spare_.back());
     spare_.pop_back();
   }
-  op->owner = this;
+  op->inlet = &inlet;
   op->entry = std::move(entry);
   op->header = header;
   op->length = length;
@@ -166,7 +210,7 @@ void UcxReceiver::receive(std::shared_ptr<LeaseEntry> entry,
   }
   Op& posted = *op;
   active_.push_back(std::move(op));
-  void* request = ucp_am_recv_data_nbx(worker_, descriptor, buffer, count, &params);
+  void* request = ucp_am_recv_data_nbx(inlet.worker->get(), descriptor, buffer, count, &params);
   if (UCS_PTR_IS_ERR(request)) {
     finish(posted, UCS_PTR_STATUS(request), 0);
   }
@@ -177,7 +221,7 @@ void UcxReceiver::on_received(void* request,
                               std::size_t length,
                               void* user_data) {
   Op& op = *static_cast<Op*>(user_data);
-  op.owner->finish(op, status, length);
+  op.inlet->owner->finish(op, status, length);
   ucp_request_free(request);
 }
 

@@ -1,6 +1,9 @@
-// Open leases and what arrives for them. A message's header is checked against its lease before any
-// byte moves: then its bytes are received straight into the granted blocks, or it is dropped and
-// counted.
+// Open leases, and inlets by which messages for them arrive. A message's header is checked against
+// its lease before any byte moves: then its bytes are received straight into the granted blocks, or
+// it is dropped and counted.
+//
+// Each writer process has an inlet, a UCX worker of its own (links.h says why). Closing an inlet
+// ends every receive that came in through it: after that nothing of that writer can land.
 //
 // Owner: UcxTransport. Thread: `open`, `close` and counters from any thread, the rest on the
 // reactor. Failure: foreign input is dropped; a receive that ends without its bytes frees its
@@ -20,6 +23,8 @@
 #include "common/types/kv_layout.h"
 #include "transfer/entries.h"
 #include "transfer/message.h"
+#include "transfer/ucx/reactor.h"
+#include "transfer/ucx/worker.h"
 
 namespace baton::transfer {
 
@@ -32,52 +37,64 @@ class UcxReceiver {
     std::array<std::atomic<std::uint64_t>, kDropReasons> dropped{};
   };
 
-  explicit UcxReceiver(const KvArenaView& arena);
+  // A way in for one writer.
+  struct InletState {
+    UcxReceiver* owner = nullptr;
+    std::unique_ptr<UcxWorker> worker;
+  };
+
+  // `memory` is the arena's; all outlive every receive.
+  UcxReceiver(const KvArenaView& arena, ucp_mem_h memory, Reactor& reactor);
   ~UcxReceiver();
   UcxReceiver(const UcxReceiver&) = delete;
   UcxReceiver& operator=(const UcxReceiver&) = delete;
 
-  // Set once before the worker progresses; both outlive every receive.
-  void attach(ucp_worker_h worker, ucp_mem_h memory);
+  // Any thread; it takes messages once it was added.
+  Result<std::shared_ptr<InletState>> make_inlet(const UcxContext& context);
+  void add(const std::shared_ptr<InletState>& inlet);
+  void remove(const std::shared_ptr<InletState>& inlet);
 
   std::shared_ptr<LeaseEntry> open(LeaseId lease, Epoch epoch, std::vector<BlockRun> runs);
   // Messages for it count as UnknownLease from now on.
   void close(LeaseId lease);
-  void revoke_all();
-  // The worker is gone: receives that were under way will never end by themselves.
-  void abandon();
+  // Revokes every lease and closes every inlet; later ones are refused.
+  void stop();
+  unsigned progress();
+  bool arm();
 
   std::size_t open_leases() const;
   bool is_receiving() const { return !active_.empty(); }
   const Counters& counters() const { return counters_; }
 
-  // UCX's message callback; `arg` is the UcxReceiver.
+ private:
+  struct Op;
   static ucs_status_t on_message(void* arg,
                                  const void* header,
                                  std::size_t header_length,
                                  void* data,
                                  std::size_t length,
                                  const ucp_am_recv_param_t* param);
-
- private:
-  struct Op;
   static void on_received(void* request, ucs_status_t status, std::size_t length, void* user_data);
-  ucs_status_t handle(std::span<const std::byte> header_bytes,
+  ucs_status_t handle(InletState& inlet,
+                      std::span<const std::byte> header_bytes,
                       void* data,
                       std::size_t length,
                       bool is_rendezvous);
   std::shared_ptr<LeaseEntry> find(LeaseId lease) const;
   void drop(DropReason reason);
   void copy(const MessageHeader& header, const std::byte* data);
-  void receive(std::shared_ptr<LeaseEntry> entry,
+  void receive(InletState& inlet,
+               std::shared_ptr<LeaseEntry> entry,
                const MessageHeader& header,
                void* descriptor,
                std::size_t length);
   void finish(Op& op, ucs_status_t status, std::size_t length);
 
   const KvArenaView arena_;
-  ucp_worker_h worker_ = nullptr;
-  ucp_mem_h memory_ = nullptr;
+  const ucp_mem_h memory_;
+  Reactor& reactor_;
+  std::vector<std::shared_ptr<InletState>> inlets_;
+  bool is_stopped_ = false;
   std::vector<std::unique_ptr<Op>> active_;  // receives under way
   std::vector<std::unique_ptr<Op>> spare_;
   Counters counters_;

@@ -19,58 +19,35 @@ struct UcxSender::Op {
   std::size_t slot = 0;  // in active_
 };
 
-UcxSender::UcxSender(const KvArenaView& arena) : arena_(arena) {}
+UcxSender::UcxSender(const KvArenaView& arena,
+                     const UcxContext& context,
+                     ucp_mem_h memory,
+                     Reactor& reactor)
+    : arena_(arena),
+      memory_(memory),
+      links_(context,
+             reactor,
+             {.lost = [this](Link& link, const Error& error) { on_lost(link, error); },
+              .abandoned = [this](Link& link) { on_abandoned(link); }}) {}
+
 UcxSender::~UcxSender() = default;
 
-void UcxSender::attach(UcxWorker* worker, ucp_mem_h memory, Reactor* reactor) {
-  worker_ = worker;
-  memory_ = memory;
-  reactor_ = reactor;
-}
-
-void UcxSender::touch() {
-  is_dirty_ = true;
-  if (worker_ == nullptr) {
-    turn();  // after the end there is no reactor that would
+void UcxSender::touch_now() {
+  touch();
+  if (is_stopped_ && links_.is_empty()) {
+    turn();
   }
 }
 
-void UcxSender::connect(const std::shared_ptr<Link>& link, const PeerAddress& address) {
-  const Status status = worker_ == nullptr
-                            ? fail(ErrorCode::Unavailable, "the transport has stopped")
-                            : open_link(link, address);
+void UcxSender::connect(const LinkPtr& link, const PeerAddress& address) {
+  const Status status = is_stopped_ ? fail(ErrorCode::Unavailable, "the transport has stopped")
+                                    : links_.open(link, address);
   if (!status) {
-    link->is_up = false;
-    if (link->failed) {
-      std::exchange(link->failed, nullptr)(status.error());
+    const auto failed = std::move(link->failed);
+    links_.release(link);  // what was opened of it
+    if (failed) {
+      failed(status.error());
     }
-  }
-}
-
-Status UcxSender::open_link(const std::shared_ptr<Link>& link, const PeerAddress& address) {
-  BATON_ASSIGN(link->process, watch_process(address.process));
-  // The endpoint is owned by the link, so the callback's pointer lives as long as it can run.
-  BATON_ASSIGN(
-      link->endpoint,
-      UcxEndpoint::create(*worker_, address.ucx, [this, raw = link.get()](ucs_status_t why) {
-        raw->lost = why;
-        has_lost_ = true;
-      }));
-  link->lane = link->endpoint->lane();
-  links_.push_back(link);
-  if (link->process) {
-    BATON_TRY(reactor_->watch(link->process.get(), [this, link] {
-      lose(*link, Error{ErrorCode::PeerDead, "the peer's process has ended"});
-      start_close(link, true);
-    }));
-  }
-  return {};
-}
-
-void UcxSender::release(const std::shared_ptr<Link>& link) {
-  link->failed = nullptr;
-  if (link->is_up.exchange(false)) {
-    start_close(link, link->operations > 0);
   }
 }
 
@@ -78,16 +55,16 @@ void UcxSender::begin(const std::shared_ptr<Send>& send) {
   sends_.push_back(send);
   counters_.open.store(sends_.size(), std::memory_order_relaxed);
   if (!send->link->is_up) {
-    send->entry.session.fail(Error{ErrorCode::PeerDead, "the connection to the peer is lost"});
+    send->entry.session.fail(
+        is_stopped_ ? Error{ErrorCode::Unavailable, "the transport has stopped"}
+                    : Error{ErrorCode::PeerDead, "the connection to the peer is lost"});
   }
-  touch();
+  touch_now();
 }
 
 bool UcxSender::turn() {
   bool worked = false;
-  if (has_lost_ || !closing_.empty()) {
-    check_links();
-  }
+  links_.check();
   while (std::exchange(is_dirty_, false)) {
     worked = true;
     bool moved = true;
@@ -221,6 +198,7 @@ void UcxSender::finish(Op& op, ucs_status_t status) {
     counters_.failed.fetch_add(1, std::memory_order_relaxed);
     session.fail(Error{ErrorCode::PeerDead, ucx_error("sending to the peer", status)});
   } else {
+    send->link->is_proven = true;
     counters_.bytes.fetch_add(owned->bytes, std::memory_order_relaxed);
   }
   if (owned->is_flush) {
@@ -232,88 +210,30 @@ void UcxSender::finish(Op& op, ucs_status_t status) {
   touch();
 }
 
-void UcxSender::lose(Link& link, const Error& error) {
-  if (!link.is_up.exchange(false)) {
-    return;
-  }
+void UcxSender::on_lost(const Link& link, const Error& error) {
   for (const auto& send : sends_) {
     if (send->link.get() == &link) {
       send->entry.session.fail(error);
     }
   }
   touch();
-  if (link.failed) {
-    std::exchange(link.failed, nullptr)(error);
+}
+
+void UcxSender::on_abandoned(const Link& link) {
+  for (std::size_t i = active_.size(); i-- > 0;) {
+    if (active_[i]->send->link.get() == &link) {
+      finish(*active_[i], UCS_ERR_CANCELED);  // moves the last one here
+    }
   }
 }
 
-void UcxSender::start_close(const std::shared_ptr<Link>& link, bool force) {
-  if (link->is_closing || !link->endpoint) {
-    return;
-  }
-  link->is_closing = true;
-  if (link->process) {
-    reactor_->unwatch(link->process.get());
-    link->process = UniqueFd();
-  }
-  std::erase(links_, link);
-  link->close_request = link->endpoint->close(force);
-  if (link->close_request != nullptr || link->operations > 0) {
-    closing_.push_back(link);
-  } else {
-    link->endpoint.reset();
-  }
-}
-
-void UcxSender::check_links() {
-  if (std::exchange(has_lost_, false)) {
-    const auto links = links_;
-    for (const auto& link : links) {
-      if (link->lost != UCS_OK) {
-        lose(*link,
-             Error{ErrorCode::PeerDead, ucx_error("the peer's data connection", link->lost)});
-        start_close(link, true);
-      }
-    }
-  }
-  std::erase_if(closing_, [](const std::shared_ptr<Link>& link) {
-    if (link->close_request != nullptr) {
-      if (ucp_request_check_status(link->close_request) == UCS_INPROGRESS) {
-        return false;
-      }
-      ucp_request_free(std::exchange(link->close_request, nullptr));
-    }
-    if (link->operations > 0) {
-      return false;
-    }
-    link->endpoint.reset();
-    return true;
-  });
-}
-
-void UcxSender::fail_all(const Error& error) {
+void UcxSender::stop() {
   for (const auto& send : sends_) {
-    send->entry.session.fail(error);
+    send->entry.session.fail(Error{ErrorCode::Unavailable, "the transport has stopped"});
   }
+  links_.close_all();
+  is_stopped_ = true;
   touch();
-}
-
-void UcxSender::close_all() {
-  const auto links = links_;
-  for (const auto& link : links) {
-    link->is_up = false;
-    start_close(link, link->operations > 0);
-  }
-}
-
-void UcxSender::abandon() {
-  worker_ = nullptr;
-  while (!active_.empty()) {
-    finish(*active_.back(), UCS_ERR_CANCELED);
-  }
-  reap();
-  closing_.clear();
-  links_.clear();
 }
 
 }  // namespace baton::transfer

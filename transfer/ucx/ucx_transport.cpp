@@ -1,9 +1,9 @@
-// Transport over UCX: puts context, memory, worker, reactor, receiver and sender together, and
-// turns the calls of any thread into commands of the reactor.
+// Transport over UCX: puts context, memory, reactor, receiver and sender together, and turns the
+// calls of any thread into commands of the reactor.
 
 #include <fmt/format.h>
 
-#include <chrono>
+#include <mutex>
 #include <utility>
 
 #include "common/base/check.h"
@@ -19,16 +19,13 @@ namespace {
 
 constexpr std::size_t kMaxWindow = std::size_t{32} << 20;
 constexpr std::size_t kMaxMessage = std::size_t{1} << 20;
-// How long a stopping transport waits for UCX to give back what is outstanding. After it the worker
-// is destroyed, which ends everything.
-constexpr std::chrono::milliseconds kStopLimit{1000};
 
 // What the transport and all its handles share. Members are in the order of construction; `stop`
 // takes them down in reverse.
 class Core {
  public:
   Core(const TransportOptions& options, const KvArenaView& arena)
-      : options(options), arena(arena), receiver(arena), sender(arena) {}
+      : options(options), arena(arena) {}
   ~Core() { stop(); }
   Core(const Core&) = delete;
   Core& operator=(const Core&) = delete;
@@ -38,61 +35,52 @@ class Core {
 
   const TransportOptions options;
   const KvArenaView arena;
-  std::vector<std::byte> address;
-  UcxReceiver receiver;
-  UcxSender sender;
+  std::unique_ptr<UcxContext> context;
+  std::unique_ptr<UcxMemory> memory;
   std::unique_ptr<Reactor> reactor;
+  std::unique_ptr<UcxReceiver> receiver;
+  std::unique_ptr<UcxSender> sender;
 
  private:
   void shut_down();
 
-  std::unique_ptr<UcxContext> context_;
-  std::unique_ptr<UcxMemory> memory_;
-  std::unique_ptr<UcxWorker> worker_;
   std::mutex stop_mutex_;  // two threads may stop at once
+  bool is_stopped_ = false;
 };
 
 Status Core::start() {
-  BATON_ASSIGN(context_, UcxContext::create(options));
-  BATON_ASSIGN(memory_, UcxMemory::create(*context_, arena.base, arena.bytes()));
-  BATON_ASSIGN(worker_, UcxWorker::create(*context_));
-  BATON_TRY(worker_->set_message_handler(kDataMessage, &UcxReceiver::on_message, &receiver));
-  receiver.attach(worker_->get(), memory_->get());
-  address = worker_->address();
-  BATON_ASSIGN(reactor, Reactor::create(*worker_));
-  sender.attach(worker_.get(), memory_->get(), reactor.get());
+  BATON_ASSIGN(context, UcxContext::create(options));
+  BATON_ASSIGN(memory, UcxMemory::create(*context, arena.base, arena.bytes()));
+  BATON_ASSIGN(reactor, Reactor::create());
+  receiver = std::make_unique<UcxReceiver>(arena, memory->get(), *reactor);
+  sender = std::make_unique<UcxSender>(arena, *context, memory->get(), *reactor);
   reactor->start({
-      [this] { return sender.turn(); },
-      [this] { return sender.has_traffic() || receiver.is_receiving(); },
-      [this] { shut_down(); },
+      .progress = [this] { return receiver->progress() + sender->progress(); },
+      .arm = [this] { return receiver->arm() && sender->arm(); },
+      .turn = [this] { return sender->turn(); },
+      .has_traffic = [this] { return sender->has_traffic() || receiver->is_receiving(); },
+      .shut_down = [this] { shut_down(); },
   });
   return {};
 }
 
-// On the reactor, as its last act.
+// On the reactor, as its last act. Closing links has a time limit, so this ends.
 void Core::shut_down() {
-  sender.fail_all(Error{ErrorCode::Unavailable, "the transport has stopped"});
-  receiver.revoke_all();
-  sender.turn();
-  sender.close_all();
-  const auto limit = std::chrono::steady_clock::now() + kStopLimit;
-  while ((!sender.is_idle() || receiver.is_receiving()) &&
-         std::chrono::steady_clock::now() < limit) {
-    worker_->progress();
-    sender.turn();
+  receiver->stop();
+  sender->stop();
+  while (!sender->is_over()) {
+    sender->progress();
+    sender->turn();
   }
 }
 
 void Core::stop() {
   const std::lock_guard lock(stop_mutex_);
-  if (reactor) {
-    reactor->stop();
+  if (std::exchange(is_stopped_, true) || !sender) {
+    return;
   }
-  worker_.reset();
-  receiver.abandon();
-  sender.abandon();
-  memory_.reset();
-  context_.reset();
+  reactor->stop();
+  memory.reset();  // the arena may go now
 }
 
 class UcxPeer : public Peer {
@@ -100,7 +88,7 @@ class UcxPeer : public Peer {
   UcxPeer(std::shared_ptr<Core> core, std::shared_ptr<Link> link)
       : core_(std::move(core)), link_(std::move(link)) {}
   ~UcxPeer() override {
-    core_->reactor->post([core = core_.get(), link = link_] { core->sender.release(link); });
+    core_->reactor->post([core = core_.get(), link = link_] { core->sender->release(link); });
   }
   UcxPeer(const UcxPeer&) = delete;
   UcxPeer& operator=(const UcxPeer&) = delete;
@@ -114,6 +102,26 @@ class UcxPeer : public Peer {
  private:
   std::shared_ptr<Core> core_;
   std::shared_ptr<Link> link_;
+};
+
+class UcxInlet : public Inlet {
+ public:
+  UcxInlet(std::shared_ptr<Core> core, std::shared_ptr<UcxReceiver::InletState> state)
+      : core_(std::move(core)), state_(std::move(state)), address_(state_->worker->address()) {
+    core_->reactor->post([core = core_.get(), state = state_] { core->receiver->add(state); });
+  }
+  ~UcxInlet() override {
+    core_->reactor->post([core = core_.get(), state = state_] { core->receiver->remove(state); });
+  }
+  UcxInlet(const UcxInlet&) = delete;
+  UcxInlet& operator=(const UcxInlet&) = delete;
+
+  const std::vector<std::byte>& address() const override { return address_; }
+
+ private:
+  std::shared_ptr<Core> core_;
+  std::shared_ptr<UcxReceiver::InletState> state_;
+  const std::vector<std::byte> address_;
 };
 
 class UcxLeaseReceiver : public LeaseReceiver {
@@ -133,7 +141,7 @@ class UcxLeaseReceiver : public LeaseReceiver {
   void revoke(std::function<void()> fenced) override {
     core_->reactor->post(
         [core = core_.get(), entry = entry_, fenced = std::move(fenced)]() mutable {
-          core->receiver.close(entry->session.lease());
+          core->receiver->close(entry->session.lease());
           entry->revoke(std::move(fenced));
         });
   }
@@ -181,7 +189,7 @@ class UcxLeaseSender : public LeaseSender {
   void run(Step step) {
     core_->reactor->post([core = core_.get(), send = send_, step = std::move(step)]() mutable {
       step(send->entry);
-      core->sender.touch();
+      core->sender->touch_now();
     });
   }
 
@@ -198,22 +206,26 @@ class UcxTransport : public Transport {
   UcxTransport& operator=(const UcxTransport&) = delete;
 
   std::string ucx_version() const override { return ucx_version_string(); }
-  std::vector<std::byte> worker_address() const override { return core_->address; }
+
+  Result<std::unique_ptr<Inlet>> open_inlet() override {
+    BATON_ASSIGN(auto state, core_->receiver->make_inlet(*core_->context));
+    return std::make_unique<UcxInlet>(core_, std::move(state));
+  }
 
   std::unique_ptr<LeaseReceiver> open_lease(LeaseId lease,
                                             Epoch epoch,
                                             std::vector<BlockRun> runs) override {
     return std::make_unique<UcxLeaseReceiver>(core_,
-                                              core_->receiver.open(lease, epoch, std::move(runs)));
+                                              core_->receiver->open(lease, epoch, std::move(runs)));
   }
 
-  Result<std::shared_ptr<Peer>> connect(std::span<const std::byte> worker_address,
+  Result<std::shared_ptr<Peer>> connect(std::span<const std::byte> inlet_address,
                                         std::function<void(Error)> failed) override {
-    BATON_ASSIGN(PeerAddress address, open_address(worker_address));
+    BATON_ASSIGN(PeerAddress address, open_address(inlet_address));
     auto link = std::make_shared<Link>();
     link->failed = std::move(failed);
     core_->reactor->post([core = core_.get(), link, address = std::move(address)] {
-      core->sender.connect(link, address);
+      core->sender->connect(link, address);
     });
     return std::make_shared<UcxPeer>(core_, std::move(link));
   }
@@ -233,7 +245,7 @@ class UcxTransport : public Transport {
     auto send = std::make_shared<Send>(
         grant, core_->arena.layout.layers, limits, core_->options.window_bytes);
     send->link = own->link();
-    core_->reactor->post([core = core_.get(), send] { core->sender.begin(send); });
+    core_->reactor->post([core = core_.get(), send] { core->sender->begin(send); });
     return std::make_unique<UcxLeaseSender>(core_, std::move(peer), std::move(send));
   }
 
@@ -245,8 +257,8 @@ class UcxTransport : public Transport {
 };
 
 TransportStats UcxTransport::stats() const {
-  const auto& received = core_->receiver.counters();
-  const auto& sent = core_->sender.counters();
+  const auto& received = core_->receiver->counters();
+  const auto& sent = core_->sender->counters();
   TransportStats stats;
   stats.bytes_sent = sent.bytes;
   stats.bytes_received = received.bytes;
@@ -260,7 +272,7 @@ TransportStats UcxTransport::stats() const {
   stats.sends_failed = sent.failed;
   stats.receives_failed = received.failed;
   stats.loop_count = core_->reactor->loops();
-  stats.open_leases = core_->receiver.open_leases();
+  stats.open_leases = core_->receiver->open_leases();
   stats.open_sends = sent.open;
   return stats;
 }

@@ -1,7 +1,7 @@
 // A UCX worker: the object that makes progress and by whose address others connect.
 //
-// Owner: UcxTransport. Thread: made anywhere, then used by one thread at a time (the reactor).
-// Failure: creating one names what UCX refused.
+// Owner: an inlet or a link. Thread: made anywhere, then used by one thread at a time (the
+// reactor). Failure: creating one names what UCX refused.
 #pragma once
 
 #include <ucp/api/ucp.h>

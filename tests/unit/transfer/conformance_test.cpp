@@ -22,7 +22,8 @@ class Conformance : public ::testing::TestWithParam<std::string> {
     source_->fill(7);
     sender_ = rig_->make("p0", source_->view(), window);
     receiver_ = rig_->make("d0", target_->view(), window);
-    peer_ = sender_->connect(receiver_->worker_address(), lost_.setter()).value();
+    inlet_ = std::move(receiver_->open_inlet()).value();
+    peer_ = sender_->connect(inlet_->address(), lost_.setter()).value();
   }
 
   std::uint32_t layers() const { return source_->view().layout.layers; }
@@ -48,6 +49,7 @@ class Conformance : public ::testing::TestWithParam<std::string> {
   std::unique_ptr<TestArena> target_;
   std::unique_ptr<transfer::Transport> sender_;
   std::unique_ptr<transfer::Transport> receiver_;
+  std::unique_ptr<transfer::Inlet> inlet_;
   std::shared_ptr<transfer::Peer> peer_;
   Promised<Error> lost_;
 };
@@ -405,7 +407,8 @@ TEST_P(Conformance, AStoppedReceiverIsSeenAndANewOneServes) {
   ASSERT_TRUE(quiesced.wait());
 
   receiver_ = rig_->make("d1", target_->view());
-  peer_ = sender_->connect(receiver_->worker_address(), nullptr).value();
+  inlet_ = std::move(receiver_->open_inlet()).value();
+  peer_ = sender_->connect(inlet_->address(), nullptr).value();
   auto landing = receiver_->open_lease(lease, Epoch{1}, runs);
   sending =
       sender_->begin(peer_, make_grant(lease, Epoch{1}, source_->view().layout, runs)).value();

@@ -55,7 +55,8 @@ class FakeRig : public Rig {
     return network_.make_transport(name, arena, options);
   }
   std::unique_ptr<HostilePeer> make_hostile(transfer::Transport& target) override {
-    const auto address = target.worker_address();
+    const auto inlet = std::move(target.open_inlet()).value();
+    const auto& address = inlet->address();
     return std::make_unique<FakeHostile>(
         network_, std::string(reinterpret_cast<const char*>(address.data()), address.size()));
   }
@@ -73,9 +74,9 @@ class UcxHostile : public HostilePeer {
     options.transport = kind;
     context_ = std::move(transfer::UcxContext::create(options)).value();
     worker_ = std::move(transfer::UcxWorker::create(*context_)).value();
-    const auto envelope = target.worker_address();
-    const auto address = transfer::open_address(envelope).value();
-    endpoint_ = std::move(transfer::UcxEndpoint::create(*worker_, address, [](ucs_status_t) {
+    inlet_ = std::move(target.open_inlet()).value();
+    const auto address = transfer::open_address(inlet_->address()).value();
+    endpoint_ = std::move(transfer::UcxEndpoint::create(*worker_, address.ucx, [](ucs_status_t) {
                   FAIL() << "peer is lost";
                 })).value();
   }
@@ -105,6 +106,7 @@ class UcxHostile : public HostilePeer {
     ucp_request_free(request);
   }
 
+  std::unique_ptr<transfer::Inlet> inlet_;
   std::unique_ptr<transfer::UcxContext> context_;
   std::unique_ptr<transfer::UcxWorker> worker_;
   std::unique_ptr<transfer::UcxEndpoint> endpoint_;

@@ -1,6 +1,7 @@
 // A process of its own for tests that kill one. It is told what to do by lines on stdin and answers
 // by lines on stdout, hexadecimal numbers and addresses alike:
 //   transfer_peer TRANSPORT            prints "address HEX"
+//   inlet                              a new inlet in place of the old, prints "address HEX"
 //   open HIGH LOW EPOCH FIRST COUNT    opens a lease, prints "opened"
 //   expect BYTES                       prints "landed BYTES LANE" or "failed CODE" when it is over
 //   connect HEX                        prints "connected"
@@ -61,7 +62,9 @@ int main(int argc, char** argv) {
     return 1;
   }
   const auto transport = std::move(made).value();
-  say("address " + to_hex(transport->worker_address()));
+  // A new way in for each writer.
+  auto inlet = std::move(transport->open_inlet()).value();
+  say("address " + to_hex(inlet->address()));
   std::unique_ptr<transfer::LeaseReceiver> lease;
   std::shared_ptr<transfer::Peer> peer;
   std::unique_ptr<transfer::LeaseSender> sender;
@@ -83,6 +86,11 @@ int main(int argc, char** argv) {
         say(done ? fmt::format("landed {:x} {}", done->bytes, done->transport)
                  : fmt::format("failed {}", to_string(done.error().code)));
       });
+      continue;
+    }
+    if (verb == "inlet") {
+      inlet = std::move(transport->open_inlet()).value();
+      say("address " + to_hex(inlet->address()));
       continue;
     }
     if (verb == "quit") {

@@ -1,0 +1,91 @@
+// Connections to other processes' inlets. Each has a UCX worker of its own: over shared memory a
+// process that is killed while it writes into a worker's queue blocks that queue for good, so no
+// two peers may share one, in either direction.
+//
+//   open ──error, or the peer's process ended──▶ lost ──▶ closing ──nothing outstanding──▶ gone
+//   open ──released──▶ closing
+// Closing that does not end in time ends by destroying the worker. UCX 1.13 may end the process
+// when a TCP connection is closed by force while it is being refused: one that has not been proven
+// is given time to fail by itself first.
+//
+// Owner: UcxSender. Thread: the reactor, but for a Link's atomics. Failure: `open` says why;
+// later a lost link is reported once.
+#pragma once
+
+#include <ucp/api/ucp.h>
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "transfer/message.h"
+#include "transfer/process_watch.h"
+#include "transfer/ucx/endpoint.h"
+#include "transfer/ucx/reactor.h"
+#include "transfer/ucx/worker.h"
+
+namespace baton::transfer {
+
+// Shared with the user's Peer handle, which reads the atomics alone.
+struct Link {
+  std::atomic<bool> is_up = true;
+  std::atomic<Lane> lane = Lane::Unknown;
+
+  // The reactor's:
+  std::function<void(Error)> failed;  // the user's
+  std::unique_ptr<UcxWorker> worker;
+  std::unique_ptr<UcxEndpoint> endpoint;
+  UniqueFd process;            // readable once the peer's process has ended, when of this host
+  ucs_status_t lost = UCS_OK;  // set by UCX's callback, acted on after progress
+  bool is_proven = false;      // an operation has succeeded: the connection was complete
+  bool is_closing = false;
+  bool is_close_posted = false;
+  bool is_close_forced = false;
+  void* close_request = nullptr;
+  std::chrono::steady_clock::time_point close_limit;
+  std::size_t operations = 0;  // outstanding on the endpoint
+};
+using LinkPtr = std::shared_ptr<Link>;
+
+class UcxLinks {
+ public:
+  struct Events {
+    std::function<void(Link&, const Error&)> lost;  // once a link, before it closes
+    std::function<void(Link&)> abandoned;           // its operations will not end by themselves
+  };
+
+  // All outlive every link.
+  UcxLinks(const UcxContext& context, Reactor& reactor, Events events);
+  ~UcxLinks();
+  UcxLinks(const UcxLinks&) = delete;
+  UcxLinks& operator=(const UcxLinks&) = delete;
+
+  Status open(const LinkPtr& link, const PeerAddress& address);
+  // The user needs it no more.
+  void release(const LinkPtr& link);
+  void close_all();
+
+  unsigned progress();
+  bool arm();
+  // Acts on what progress has found.
+  void check();
+  bool is_empty() const { return links_.empty(); }
+
+ private:
+  void lose(const LinkPtr& link, const Error& error);
+  void start_close(const LinkPtr& link, bool force);
+  // True when it may still fail by itself, and should.
+  static bool must_wait(const Link& link);
+  void post_close(Link& link);
+  bool is_closed(const LinkPtr& link);
+
+  const UcxContext& context_;
+  Reactor& reactor_;
+  const Events events_;
+  std::vector<LinkPtr> links_;  // open and closing
+  bool needs_check_ = false;    // one was lost or is closing
+};
+
+}  // namespace baton::transfer
