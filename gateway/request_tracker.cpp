@@ -18,6 +18,15 @@ ApiError no_pair_error() {
                             "No pair of prefill and decode nodes can serve this model now."});
 }
 
+void send_cancel_to(Node& node, RequestId id, Attempt attempt, const std::string& reason) {
+  wire::Frame frame;
+  wire::Cancel& body = *frame.mutable_cancel();
+  body.set_request(id.value);
+  body.set_attempt(attempt.value);
+  body.set_reason(reason);
+  node.channel->send(std::move(frame));
+}
+
 std::chrono::microseconds elapsed(TimePoint from, TimePoint to) {
   return std::chrono::duration_cast<std::chrono::microseconds>(to - from);
 }
@@ -158,7 +167,11 @@ void RequestTracker::on_reserved(RequestId id,
   Tracked* tracked = find(id);
   if (tracked == nullptr || tracked->request.attempt != attempt ||
       tracked->phase != Phase::Reserving) {
-    return wake();  // ended meanwhile; a Cancel has followed the Reserve
+    // Ended meanwhile. The Cancel may have overtaken the Reserve inside the node.
+    if (Node* node = membership_.find(decode); node != nullptr && answer && answer->has_granted()) {
+      send_cancel_to(*node, id, attempt, "no longer wanted");
+    }
+    return wake();
   }
   if (!answer) {
     const Error& error = answer.error();
@@ -432,12 +445,7 @@ void RequestTracker::send_cancel(const Tracked& tracked, const std::string& reas
   }
   for (const NodeHandle handle : {tracked.route.prefill, tracked.route.decode}) {
     if (Node* node = membership_.find(handle)) {
-      wire::Frame frame;
-      wire::Cancel& body = *frame.mutable_cancel();
-      body.set_request(tracked.request.id.value);
-      body.set_attempt(tracked.request.attempt.value);
-      body.set_reason(reason);
-      node->channel->send(std::move(frame));
+      send_cancel_to(*node, tracked.request.id, tracked.request.attempt, reason);
     }
   }
 }

@@ -1,0 +1,427 @@
+#include "tests/support/scripted_node.h"
+
+#include <algorithm>
+
+#include "common/rpc/hello_check.h"
+#include "common/types/kv_layout.h"
+#include "common/wire/convert.h"
+#include "tests/support/byte_tokenizer.h"
+
+namespace baton::testing {
+namespace {
+
+constexpr std::size_t kArtifactPiece = 1000;  // small, so that several are needed
+
+KvLayout layout_of(const ScriptedNodeOptions& options) {
+  KvLayout layout;
+  layout.layers = options.layers;
+  layout.kv_heads = 1;
+  layout.head_dim = 64;
+  return layout;
+}
+
+}  // namespace
+
+ScriptedNode::ScriptedNode(Executor& executor,
+                           Network& network,
+                           ScriptedCluster& cluster,
+                           ScriptedNodeOptions options,
+                           NodeScript script)
+    : executor_(executor),
+      network_(network),
+      cluster_(cluster),
+      options_(std::move(options)),
+      script_(std::move(script)) {}
+
+ScriptedNode::~ScriptedNode() { kill(); }
+
+void ScriptedNode::start() {
+  incarnation_ = cluster_.next_incarnation();
+  life_ = std::make_shared<bool>(true);
+  PeerLinkOptions link;
+  link.address = options_.gateway;
+  link.first_pause = std::chrono::milliseconds(20);
+  PeerLinkHandlers handlers;
+  handlers.make_hello = [this] { return hello(); };
+  handlers.on_up = [this](Channel&, const wire::Welcome&) {
+    heartbeat_ = std::make_unique<HeartbeatSender>(executor_, options_.heartbeat, [this] {
+      if (script_.heartbeats && link_->channel() != nullptr) {
+        wire::Frame frame;
+        *frame.mutable_heartbeat()->mutable_load() = load();
+        link_->channel()->send(std::move(frame));
+      }
+    });
+  };
+  handlers.on_frame = [this](Channel& channel, wire::Frame frame) {
+    on_frame(channel, std::move(frame));
+  };
+  handlers.on_down = [this](const Error&) {
+    heartbeat_.reset();
+    sequences_.clear();
+    prefilling_.clear();
+    counts_.running = 0;
+  };
+  handlers.on_failed = [this](const Error& error) { refused_ = error; };
+  link_ = std::make_unique<PeerLink>(
+      executor_, network_, seeded_random(incarnation_), link, std::move(handlers));
+  link_->start();
+}
+
+void ScriptedNode::kill() {
+  life_.reset();
+  heartbeat_.reset();
+  if (link_) {
+    link_->stop();
+    // It may be the link that called us.
+    executor_.post([link = std::shared_ptr<PeerLink>(std::move(link_))] {});
+  }
+  sequences_.clear();
+  prefilling_.clear();
+  counts_.running = 0;
+  step_pending_ = false;
+}
+
+wire::Hello ScriptedNode::hello() const {
+  wire::Hello hello;
+  hello.set_wire_major(kWireMajor);
+  hello.set_wire_minor(kWireMinor);
+  hello.set_cluster_token(options_.token);
+  hello.set_role(options_.role);
+  hello.set_node(options_.name);
+  hello.set_incarnation(incarnation_);
+  hello.set_ucx_version("1.13.1");
+  hello.set_control_address("127.0.0.1:1");
+  wire::ModelIdentity& model = *hello.mutable_model();
+  model.set_id(options_.model);
+  model.set_weights_hash(options_.weights_hash);
+  model.set_tokenizer_hash(cluster_.tokenizer_hash());
+  model.set_numerics_hash(options_.numerics_hash);
+  *model.mutable_layout() = to_wire(layout_of(options_));
+  model.set_layout_hash(layout_of(options_).hash());
+  model.set_context_length(options_.context_length);
+  model.set_vocab_size(kByteVocab);
+  model.set_created(1'700'000'000);
+  *hello.mutable_load() = load();
+  return hello;
+}
+
+wire::NodeLoad ScriptedNode::load() const {
+  wire::NodeLoad load;
+  if (options_.role == "decode") {
+    load.set_blocks_total(script_.blocks);
+    load.set_blocks_free(script_.blocks);
+    load.set_max_batch(script_.max_batch);
+    load.set_running(counts_.running);
+    load.set_local_prefill_max_tokens(script_.local_prefill_max_tokens);
+  } else {
+    load.set_credit_limit(script_.credits);
+  }
+  return load;
+}
+
+void ScriptedNode::after(std::chrono::milliseconds delay, Task task) {
+  auto guarded = [life = std::weak_ptr(life_), task = std::move(task)]() mutable {
+    if (!life.expired()) {
+      task();
+    }
+  };
+  if (delay.count() == 0) {
+    return executor_.post(std::move(guarded));
+  }
+  auto handle = std::make_shared<TimerHandle>();
+  *handle = executor_.call_after(delay, [handle, guarded = std::move(guarded)]() mutable {
+    guarded();
+    *handle = {};
+  });
+}
+
+void ScriptedNode::on_frame(Channel& channel, wire::Frame frame) {
+  if (script_.mute) {
+    return;
+  }
+  switch (frame.body_case()) {
+    case wire::Frame::kArtifactRequest:
+      return send_artifact(channel, frame);
+    case wire::Frame::kReserve:
+      return on_reserve(channel, std::move(frame));
+    case wire::Frame::kPrefill:
+      return on_prefill(channel, std::move(frame));
+    case wire::Frame::kCancel: {
+      ++counts_.cancels;
+      const Key key{frame.cancel().request(), frame.cancel().attempt()};
+      if (const auto running = sequences_.find(key); running != sequences_.end()) {
+        TokenEvent event;
+        event.request = RequestId{key.first};
+        event.attempt = Attempt{key.second};
+        event.index = running->second.next;
+        event.finish = FinishReason::Cancelled;
+        event.figures.emplace();
+        event.figures->node = options_.name;
+        event.figures->kv_bytes_moved = 1234;
+        sequences_.erase(running);
+        --counts_.running;
+        send_events({event});
+      }
+      prefilling_.erase(key);
+      return;
+    }
+    default:
+      return;
+  }
+}
+
+void ScriptedNode::send_artifact(Channel& channel, const wire::Frame& frame) {
+  const std::string& bytes = cluster_.artifact();
+  const std::uint64_t offset = std::min<std::uint64_t>(frame.artifact_request().offset(), bytes.size());
+  wire::Frame reply;
+  wire::ArtifactChunk& chunk = *reply.mutable_artifact_chunk();
+  chunk.set_name(frame.artifact_request().name());
+  chunk.set_offset(offset);
+  chunk.set_total(bytes.size());
+  chunk.set_data(bytes.substr(offset, kArtifactPiece));
+  channel.answer(frame, std::move(reply));
+}
+
+void ScriptedNode::on_reserve(Channel&, wire::Frame frame) {
+  ++counts_.reserves;
+  const auto request = from_wire(frame.reserve().request());
+  if (!request) {
+    return link_->channel()->answer_error(frame, request.error());
+  }
+  seen_.push_back(*request);
+  after(script_.reserve_delay,
+        [this, request = *request, local = frame.reserve().local(), frame = std::move(frame)] {
+          if (script_.reserve_error) {
+            return link_->channel()->answer_error(frame, *script_.reserve_error);
+          }
+          if (counts_.running >= script_.max_batch) {
+            return link_->channel()->answer_error(frame, Error{ErrorCode::Busy, "batch is full"});
+          }
+          ++counts_.running;
+          Sequence sequence;
+          sequence.request = request;
+          sequence.answer = answer_to(request);
+          sequence.local = local;
+          sequence.committed = local;
+          sequence.next = local ? 0 : 1;
+          sequences_[Key{request.id.value, request.attempt.value}] = std::move(sequence);
+          KvGrant grant;
+          grant.node = options_.name;
+          grant.incarnation = Incarnation{incarnation_};
+          grant.lease = LeaseId{request.id.value, request.attempt.value + 1};
+          grant.epoch = Epoch{1};
+          grant.layout_hash = layout_of(options_).hash();
+          grant.control_address = "127.0.0.1:1";
+          grant.runs = {BlockRun{BlockId{0}, layout_of(options_).blocks_for(request.prompt.size())}};
+          wire::Frame reply;
+          *reply.mutable_granted()->mutable_grant() = to_wire(grant);
+          link_->channel()->answer(frame, std::move(reply));
+          arm_step();
+        });
+}
+
+void ScriptedNode::on_prefill(Channel& channel, wire::Frame frame) {
+  ++counts_.prefills;
+  const auto request = from_wire(frame.prefill().request());
+  const auto grant = from_wire(frame.prefill().grant());
+  if (!request || !grant) {
+    return channel.answer_error(frame, Error{ErrorCode::ProtocolError, "a broken Prefill"});
+  }
+  if (script_.die_on_prefill) {
+    return kill();
+  }
+  if (script_.prefill_error) {
+    return channel.answer_error(frame, *script_.prefill_error);
+  }
+  wire::Frame reply;
+  reply.mutable_accepted();
+  channel.answer(frame, std::move(reply));
+  prefilling_[Key{request->id.value, request->attempt.value}] = true;
+  after(script_.prefill_delay, [this, request = *request, decode = grant->node] {
+    first_token(request, decode);
+  });
+}
+
+void ScriptedNode::first_token(const GenerateRequest& request, const std::string& decode) {
+  const Key key{request.id.value, request.attempt.value};
+  if (prefilling_.erase(key) == 0) {
+    return;
+  }
+  if (script_.prefill_late_error) {
+    TokenEvent event;
+    event.request = request.id;
+    event.attempt = request.attempt;
+    event.finish = FinishReason::Error;
+    event.error = script_.prefill_late_error;
+    return send_events({event});
+  }
+  TokenEvent event = event_of(request, answer_to(request), 0, 1);
+  event.figures.emplace();
+  event.figures->node = options_.name;
+  event.figures->cached_tokens = 3;
+  event.figures->chunks = 2;
+  event.figures->compute_us = 5000;
+  const bool ended = event.finish != FinishReason::None;
+  const auto tell_decode = [this, key, decode, ended] {
+    if (ScriptedNode* node = cluster_.find(decode)) {
+      if (ended) {
+        node->abort(key.first, key.second);
+      } else {
+        node->commit(key.first, key.second);
+      }
+    }
+  };
+  if (script_.first_token_last) {
+    tell_decode();
+    // After all tokens of decode: those go out a step each.
+    after(std::chrono::milliseconds(50),
+          [this, event = std::move(event)] { send_events({event}); });
+    return;
+  }
+  send_events({std::move(event)});
+  after(script_.transfer_delay, tell_decode);
+}
+
+void ScriptedNode::commit(std::uint64_t request, std::uint32_t attempt) {
+  ++counts_.commits;
+  if (const auto found = sequences_.find(Key{request, attempt}); found != sequences_.end()) {
+    found->second.committed = true;
+    arm_step();
+  }
+}
+
+void ScriptedNode::abort(std::uint64_t request, std::uint32_t attempt) {
+  if (sequences_.erase(Key{request, attempt}) > 0) {
+    --counts_.running;
+  }
+}
+
+void ScriptedNode::arm_step() {
+  if (step_pending_ || !life_) {
+    return;
+  }
+  step_pending_ = true;
+  after(script_.step, [this] {
+    step_pending_ = false;
+    step();
+  });
+}
+
+void ScriptedNode::step() {
+  std::vector<TokenEvent> events;
+  bool more = false;
+  for (auto at = sequences_.begin(); at != sequences_.end();) {
+    Sequence& sequence = at->second;
+    if (!sequence.committed) {
+      ++at;
+      continue;
+    }
+    if (script_.die_at && sequence.next >= *script_.die_at) {
+      return kill();
+    }
+    TokenEvent event;
+    if (script_.decode_error_at && sequence.next >= *script_.decode_error_at) {
+      event.request = sequence.request.id;
+      event.attempt = sequence.request.attempt;
+      event.index = sequence.next;
+      event.finish = FinishReason::Error;
+      event.error = Error{ErrorCode::Internal, "scripted"};
+    } else {
+      event = event_of(sequence.request,
+                       sequence.answer,
+                       sequence.next,
+                       sequence.next + script_.tokens_per_event);
+      sequence.next += static_cast<std::uint32_t>(event.tokens.size());
+    }
+    if (event.finish != FinishReason::None) {
+      event.figures.emplace();
+      event.figures->node = options_.name;
+      event.figures->kv_bytes_moved = sequence.local ? 0 : 1234;
+      event.figures->kv_transport = sequence.local ? "none" : "scripted";
+      event.figures->transfer_us = 700;
+      event.figures->max_batch = static_cast<std::uint32_t>(sequences_.size());
+      at = sequences_.erase(at);
+      --counts_.running;
+    } else {
+      ++at;
+      more = true;
+    }
+    events.push_back(std::move(event));
+  }
+  if (!events.empty()) {
+    send_events(std::move(events));
+  }
+  if (more) {
+    arm_step();
+  }
+}
+
+TokenEvent ScriptedNode::event_of(const GenerateRequest& request,
+                                  const std::vector<TokenId>& answer,
+                                  std::uint32_t from,
+                                  std::uint32_t to) const {
+  TokenEvent event;
+  event.request = request.id;
+  event.attempt = request.attempt;
+  event.index = from;
+  for (std::uint32_t i = from; i < to && event.finish == FinishReason::None; ++i) {
+    const bool at_end = i >= answer.size();
+    const bool stops = at_end && !request.stop_tokens.empty();
+    event.tokens.push_back(stops    ? kByteEnd
+                           : at_end ? static_cast<TokenId>('.')
+                                    : answer[i]);
+    if (request.sampling.num_logprobs >= 0) {
+      event.logprobs.push_back({event.tokens.back(), -0.25F});
+      std::vector<TokenLogprob> top;
+      for (std::int32_t k = 0; k < request.sampling.num_logprobs; ++k) {
+        top.push_back({event.tokens.back() + k, -0.25F - static_cast<float>(k)});
+      }
+      event.top_logprobs.push_back(std::move(top));
+    }
+    event.finish = stops                         ? FinishReason::Stop
+                   : i + 1 >= request.max_tokens ? FinishReason::Length
+                                                 : FinishReason::None;
+  }
+  return event;
+}
+
+void ScriptedNode::send_events(std::vector<TokenEvent> events) {
+  if (!is_up()) {
+    return;
+  }
+  for (int time = 0; time < (script_.repeat_events ? 2 : 1); ++time) {
+    wire::Frame frame;
+    for (const TokenEvent& event : events) {
+      *frame.mutable_tokens()->add_events() = to_wire(event);
+    }
+    link_->channel()->send(std::move(frame));
+  }
+}
+
+std::vector<TokenId> ScriptedNode::answer_to(const GenerateRequest& request) const {
+  return script_.answer ? script_.answer(request) : byte_tokens("Hello world");
+}
+
+ScriptedCluster::ScriptedCluster(Executor& executor, Network& network)
+    : executor_(executor), network_(network) {
+  const engine::TokenizerSpec spec = byte_tokenizer_spec();
+  artifact_ = spec.serialize();
+  tokenizer_hash_ = spec.hash();
+}
+
+ScriptedCluster::~ScriptedCluster() = default;
+
+ScriptedNode& ScriptedCluster::add(ScriptedNodeOptions options, NodeScript script) {
+  const std::string name = options.name;
+  auto node = std::make_unique<ScriptedNode>(
+      executor_, network_, *this, std::move(options), std::move(script));
+  node->start();
+  return *(nodes_[name] = std::move(node));
+}
+
+ScriptedNode* ScriptedCluster::find(const std::string& name) {
+  const auto found = nodes_.find(name);
+  return found == nodes_.end() ? nullptr : found->second.get();
+}
+
+}  // namespace baton::testing

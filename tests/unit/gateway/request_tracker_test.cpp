@@ -1,0 +1,653 @@
+// Membership, queue and tracker against scripted nodes over channels in memory, on a manual clock.
+#include "gateway/request_tracker.h"
+
+#include <gtest/gtest.h>
+
+#include "common/exec/manual_executor.h"
+#include "gateway/membership.h"
+#include "tests/support/byte_tokenizer.h"
+#include "tests/support/memory_channel.h"
+#include "tests/support/scripted_node.h"
+
+namespace baton::gateway {
+namespace {
+
+using std::chrono::milliseconds;
+using testing::NodeScript;
+using testing::ScriptedNode;
+using testing::ScriptedNodeOptions;
+
+constexpr const char* kAddress = "127.0.0.1:7000";
+
+class RecordingSink final : public AnswerSink {
+ public:
+  void on_tokens(TokenEvent event) override {
+    tokens.insert(tokens.end(), event.tokens.begin(), event.tokens.end());
+  }
+  void on_end(AnswerEnd answer_end) override {
+    EXPECT_FALSE(end) << "a second end";
+    end = std::move(answer_end);
+  }
+  bool is_unsent() const override { return tokens.empty() || restartable; }
+
+  std::string text() const {
+    std::string out;
+    for (const TokenId id : tokens) {
+      out += id < 256 ? std::string(1, static_cast<char>(id)) : "$";
+    }
+    return out;
+  }
+
+  std::vector<TokenId> tokens;
+  std::optional<AnswerEnd> end;
+  bool restartable = false;
+};
+
+class TrackerTest : public ::testing::Test {
+ protected:
+  void TearDown() override {
+    cluster.reset();
+    tracker.reset();
+    membership.reset();
+    executor.run_until_idle();
+  }
+
+  void start(TrackerOptions options = {}) {
+    gateway_network = fabric.network("gateway");
+    node_network = fabric.network("nodes");
+    ClusterSection section;
+    section.token = "secret";
+    section.heartbeat = milliseconds(100);
+    membership = std::make_unique<Membership>(
+        executor,
+        *gateway_network,
+        log,
+        section,
+        "gateway",
+        Incarnation{1},
+        MembershipHandlers{[](Node&) {},
+                           [this](Node& node) { tracker->on_node_changed(node); },
+                           [this](Node& node, const wire::TokenFrame& frame) {
+                             tracker->on_tokens(node, frame);
+                           },
+                           [this](Node& node, const Error& why) {
+                             tracker->on_node_down(node, why);
+                           }});
+    tracker = std::make_unique<RequestTracker>(executor, *membership, log, probe, options);
+    ASSERT_TRUE(membership->listen(kAddress));
+    cluster = std::make_unique<testing::ScriptedCluster>(executor, *node_network);
+  }
+
+  ScriptedNode& add(const std::string& name, NodeScript script = {}) {
+    ScriptedNodeOptions options;
+    options.name = name;
+    options.role = name[0] == 'd' ? "decode" : "prefill";
+    options.gateway = kAddress;
+    options.token = "secret";
+    ScriptedNode& node = cluster->add(options, std::move(script));
+    executor.advance(milliseconds(10));
+    EXPECT_TRUE(node.is_up());
+    return node;
+  }
+
+  std::shared_ptr<RecordingSink> submit(std::uint64_t id, std::uint32_t max_tokens = 100) {
+    auto sink = std::make_shared<RecordingSink>();
+    Submission submission;
+    submission.request.id = RequestId{id};
+    submission.request.model = "scripted";
+    submission.request.prompt = testing::byte_tokens("prompt");
+    submission.request.max_tokens = max_tokens;
+    submission.request.stop_tokens = {testing::kByteEnd};
+    submission.received = executor.now();
+    submission.sink = sink;
+    tracker->submit(std::move(submission));
+    return sink;
+  }
+
+  void pass(int ms) { executor.advance(milliseconds(ms)); }
+
+  // Nothing is booked on any node once all is quiet.
+  void expect_quiet() {
+    EXPECT_EQ(tracker->active(), 0U);
+    EXPECT_EQ(tracker->queued(), 0U);
+    for (const Node* node : membership->nodes()) {
+      EXPECT_EQ(node->credits_used, 0U) << node->name;
+      EXPECT_EQ(node->tokens_given, 0U) << node->name;
+      EXPECT_EQ(node->sequences_given, 0U) << node->name;
+      EXPECT_EQ(node->open_reserves, 0U) << node->name;
+    }
+  }
+
+  ManualExecutor executor;
+  testing::MemoryFabric fabric{executor};
+  const Logger log = Logger::silent();
+  const Probe probe;
+  std::unique_ptr<Network> gateway_network;
+  std::unique_ptr<Network> node_network;
+  std::unique_ptr<Membership> membership;
+  std::unique_ptr<RequestTracker> tracker;
+  std::unique_ptr<testing::ScriptedCluster> cluster;
+};
+
+TEST_F(TrackerTest, GoesThroughBothNodes) {
+  start();
+  ScriptedNode& prefill = add("p0");
+  ScriptedNode& decode = add("d0");
+  const auto sink = submit(1);
+  pass(50);
+  ASSERT_TRUE(sink->end);
+  EXPECT_EQ(sink->text(), "Hello world$");
+  EXPECT_EQ(sink->end->finish, FinishReason::Stop);
+  EXPECT_EQ(prefill.counts().prefills, 1U);
+  EXPECT_EQ(decode.counts().commits, 1U);
+  const AnswerFigures& figures = sink->end->figures;
+  EXPECT_EQ(figures.prefill_node, "p0");
+  EXPECT_EQ(figures.decode_node, "d0");
+  EXPECT_EQ(figures.kv_bytes_moved, 1234U);
+  EXPECT_EQ(figures.kv_transport, "scripted");
+  EXPECT_EQ(figures.cached_tokens, 3U);
+  EXPECT_EQ(figures.chunks, 2U);
+  EXPECT_EQ(figures.transfer.count(), 700);
+  EXPECT_EQ(figures.attempts, 1U);
+  expect_quiet();
+}
+
+TEST_F(TrackerTest, OneTokenEndsOnThePrefillNode) {
+  start();
+  add("p0");
+  ScriptedNode& decode = add("d0");
+  const auto sink = submit(1, 1);
+  pass(50);
+  ASSERT_TRUE(sink->end);
+  EXPECT_EQ(sink->text(), "H");
+  EXPECT_EQ(sink->end->finish, FinishReason::Length);
+  EXPECT_EQ(decode.counts().running, 0U);
+  expect_quiet();
+}
+
+TEST_F(TrackerTest, RepeatedAndLateFirstTokensAreOrdered) {
+  start();
+  NodeScript script;
+  script.repeat_events = true;
+  script.first_token_last = true;
+  add("p0", script);
+  script.tokens_per_event = 3;
+  add("d0", script);
+  const auto sink = submit(1);
+  pass(20);
+  EXPECT_EQ(sink->text(), "");
+  pass(100);
+  ASSERT_TRUE(sink->end);
+  EXPECT_EQ(sink->text(), "Hello world$");
+  expect_quiet();
+}
+
+TEST_F(TrackerTest, LocalPrefillNeedsNoPrefillNode) {
+  start();
+  NodeScript script;
+  script.local_prefill_max_tokens = 1000;
+  add("d0", script);
+  const auto sink = submit(1);
+  pass(50);
+  ASSERT_TRUE(sink->end);
+  EXPECT_EQ(sink->text(), "Hello world$");
+  EXPECT_EQ(sink->end->figures.prefill_node, "d0");
+  expect_quiet();
+}
+
+TEST_F(TrackerTest, NoPairIsUnavailableAtOnce) {
+  start();
+  add("d0");
+  const auto sink = submit(1);
+  ASSERT_TRUE(sink->end && sink->end->error);
+  EXPECT_EQ(sink->end->error->status, 503);
+  EXPECT_GT(sink->end->error->retry_after_s, 0U);
+  expect_quiet();
+}
+
+TEST_F(TrackerTest, FullQueueIsRefusedAndTheRestIsServedInOrder) {
+  TrackerOptions options;
+  options.queue_limit = 3;
+  start(options);
+  NodeScript script;
+  script.credits = 1;
+  script.prefill_delay = milliseconds(50);
+  add("p0", script);
+  add("d0");
+  std::vector<std::shared_ptr<RecordingSink>> sinks;
+  for (std::uint64_t id = 1; id <= 5; ++id) {
+    sinks.push_back(submit(id));
+  }
+  ASSERT_TRUE(sinks[4]->end && sinks[4]->end->error);
+  EXPECT_EQ(sinks[4]->end->error->status, 429);
+  EXPECT_EQ(sinks[4]->end->error->code, "rate_limit_exceeded");
+  EXPECT_GE(sinks[4]->end->error->retry_after_s, 1U);
+  pass(70);
+  EXPECT_TRUE(sinks[0]->end);
+  EXPECT_FALSE(sinks[1]->end);
+  pass(60);
+  EXPECT_TRUE(sinks[1]->end);
+  EXPECT_FALSE(sinks[2]->end);
+  pass(500);
+  for (int i = 0; i < 4; ++i) {
+    ASSERT_TRUE(sinks[static_cast<std::size_t>(i)]->end);
+    EXPECT_FALSE(sinks[static_cast<std::size_t>(i)]->end->error);
+  }
+  expect_quiet();
+}
+
+TEST_F(TrackerTest, BusyGivesTheCreditBackAndTriesTheNextNode) {
+  start();
+  add("p0");
+  NodeScript full;
+  full.max_batch = 0;
+  ScriptedNode& first = add("d0", full);
+  ScriptedNode& second = add("d1");
+  const auto sink = submit(1);
+  pass(50);
+  ASSERT_TRUE(sink->end);
+  EXPECT_EQ(sink->text(), "Hello world$");
+  EXPECT_EQ(first.counts().reserves + second.counts().reserves,
+            first.counts().reserves == 0 ? 1U : 2U);
+  expect_quiet();
+}
+
+TEST_F(TrackerTest, AloneBusyNodeIsAskedAgainAfterItsHeartbeat) {
+  start();
+  add("p0");
+  NodeScript full;
+  full.max_batch = 0;
+  ScriptedNode& decode = add("d0", full);
+  const auto sink = submit(1);
+  pass(30);
+  EXPECT_FALSE(sink->end);
+  EXPECT_EQ(tracker->queued(), 1U);
+  for (const Node* node : membership->nodes()) {
+    EXPECT_EQ(node->credits_used, 0U);  // nobody holds a credit while it waits
+  }
+  decode.script().max_batch = 8;
+  pass(300);
+  ASSERT_TRUE(sink->end);
+  EXPECT_FALSE(sink->end->error);
+  EXPECT_EQ(sink->end->figures.attempts, 1U);
+  expect_quiet();
+}
+
+TEST_F(TrackerTest, WaitingTooLongIsUnavailable) {
+  TrackerOptions options;
+  options.queue_timeout = milliseconds(500);
+  start(options);
+  add("p0");
+  NodeScript full;
+  full.max_batch = 0;
+  add("d0", full);
+  const auto sink = submit(1);
+  pass(1000);
+  ASSERT_TRUE(sink->end && sink->end->error);
+  EXPECT_EQ(sink->end->error->status, 503);
+  EXPECT_EQ(sink->end->error->code, "queue_timeout");
+  expect_quiet();
+}
+
+TEST_F(TrackerTest, DeadlineEndsOnBothNodes) {
+  TrackerOptions options;
+  options.request_timeout = milliseconds(1000);
+  start(options);
+  ScriptedNode& prefill = add("p0");
+  NodeScript slow;
+  slow.step = milliseconds(400);
+  ScriptedNode& decode = add("d0", slow);
+  const auto sink = submit(1);
+  pass(1500);
+  ASSERT_TRUE(sink->end && sink->end->error);
+  EXPECT_EQ(sink->end->error->status, 504);
+  EXPECT_EQ(prefill.counts().cancels, 1U);
+  EXPECT_EQ(decode.counts().cancels, 1U);
+  EXPECT_EQ(decode.counts().running, 0U);
+  expect_quiet();
+}
+
+TEST_F(TrackerTest, CancelReachesBothNodesInEveryPhase) {
+  for (const int when : {0, 5, 15, 25, 45}) {
+    start();
+    NodeScript script;
+    script.reserve_delay = milliseconds(10);
+    script.prefill_delay = milliseconds(10);
+    script.transfer_delay = milliseconds(10);
+    script.step = milliseconds(10);
+    add("p0", script);
+    ScriptedNode& decode = add("d0", script);
+    const auto sink = submit(1);
+    pass(when);
+    tracker->cancel(RequestId{1}, "client gone");
+    const auto tokens = sink->tokens.size();
+    pass(200);
+    EXPECT_FALSE(sink->end) << "nothing goes to a client that has left";
+    EXPECT_EQ(sink->tokens.size(), tokens);
+    EXPECT_EQ(decode.counts().running, 0U) << when;
+    expect_quiet();
+    TearDown();
+  }
+}
+
+TEST_F(TrackerTest, StopWaitsForFiguresWhenWanted) {
+  start();
+  add("p0");
+  NodeScript slow;
+  slow.step = milliseconds(20);
+  add("d0", slow);
+  const auto sink = submit(1);
+  pass(50);
+  ASSERT_GE(sink->tokens.size(), 2U);
+  tracker->stop(RequestId{1}, true);
+  EXPECT_FALSE(sink->end);
+  pass(5);
+  ASSERT_TRUE(sink->end);
+  EXPECT_EQ(sink->end->finish, FinishReason::Stop);
+  EXPECT_EQ(sink->end->figures.kv_bytes_moved, 1234U);
+  expect_quiet();
+}
+
+TEST_F(TrackerTest, PrefillNodeThatDiesIsReplacedInSilence) {
+  start();
+  NodeScript dying;
+  dying.die_on_prefill = true;
+  add("p0", dying);
+  ScriptedNode& decode = add("d0");
+  const auto sink = submit(1);
+  add("p1");
+  pass(300);
+  ASSERT_TRUE(sink->end);
+  if (sink->end->error) {
+    // p1 was not there yet when p0 died: then it is a clean error.
+    EXPECT_EQ(sink->end->error->status, 502);
+  }
+  const auto again = submit(2);
+  pass(300);
+  ASSERT_TRUE(again->end);
+  EXPECT_FALSE(again->end->error);
+  EXPECT_EQ(decode.counts().running, 0U);
+  expect_quiet();
+}
+
+TEST_F(TrackerTest, SecondAttemptOnAnotherPairIsOneAnswer) {
+  start();
+  add("p1");
+  NodeScript dying;
+  dying.prefill_late_error = Error{ErrorCode::PeerDead, "transfer broke"};
+  add("p0", dying);
+  ScriptedNode& decode = add("d0");
+  // p0 and p1 have the same load: whichever is taken first, the answer must come.
+  const auto sink = submit(1);
+  const auto other = submit(2);
+  pass(300);
+  for (const auto& answer : {sink, other}) {
+    ASSERT_TRUE(answer->end);
+    EXPECT_FALSE(answer->end->error);
+    EXPECT_EQ(answer->text(), "Hello world$");
+    EXPECT_EQ(answer->end->figures.prefill_node, "p1");
+  }
+  EXPECT_EQ(decode.counts().running, 0U);
+  expect_quiet();
+}
+
+TEST_F(TrackerTest, WithoutAnotherPairADeathIsACleanError) {
+  start();
+  NodeScript dying;
+  dying.die_on_prefill = true;
+  add("p0", dying);
+  ScriptedNode& decode = add("d0");
+  const auto sink = submit(1);
+  pass(100);
+  ASSERT_TRUE(sink->end && sink->end->error);
+  EXPECT_EQ(sink->end->error->status, 502);
+  EXPECT_EQ(sink->end->error->code, "upstream_unreachable");
+  EXPECT_EQ(sink->end->error->message.find("p0"), std::string::npos) << "node names stay inside";
+  EXPECT_EQ(decode.counts().running, 0U);
+  expect_quiet();
+}
+
+TEST_F(TrackerTest, DecodeDeathAfterTokensIsAnErrorOnceSent) {
+  start();
+  add("p0");
+  NodeScript dying;
+  dying.die_at = 5;
+  add("d0", dying);
+  add("d1", dying);
+  const auto sink = submit(1);
+  pass(300);
+  ASSERT_TRUE(sink->end && sink->end->error);
+  EXPECT_EQ(sink->end->error->status, 502);
+  EXPECT_EQ(sink->text(), "Hello");
+  expect_quiet();
+}
+
+TEST_F(TrackerTest, UnsentAnswerIsRepeatedWithoutRepeatingTokens) {
+  start();
+  add("p0");
+  NodeScript dying;
+  dying.die_at = 5;
+  add("d0", dying);
+  auto sink = submit(1);
+  sink->restartable = true;  // a whole answer: nothing has left the gateway
+  executor.run_until_idle();
+  add("d1");
+  if (!sink->end) {
+    pass(300);
+  }
+  ASSERT_TRUE(sink->end);
+  if (!sink->end->error) {
+    EXPECT_EQ(sink->text(), "Hello world$");
+  }
+  expect_quiet();
+}
+
+TEST_F(TrackerTest, TwoDeathsEndTheRequest) {
+  start();
+  NodeScript dying;
+  dying.die_on_prefill = true;
+  add("p0", dying);
+  add("p1", dying);
+  ScriptedNode& third = add("p2");
+  add("d0");
+  third.script().credits = 1;
+  third.script().prefill_delay = milliseconds(10'000);
+  pass(200);
+  const auto sink = submit(1);
+  const auto other = submit(2);
+  const auto last = submit(3);
+  pass(500);
+  int errors = 0;
+  for (const auto& answer : {sink, other, last}) {
+    errors += answer->end && answer->end->error ? 1 : 0;
+  }
+  EXPECT_GE(errors, 1);
+  tracker->shut_down(to_api_error(Error{ErrorCode::Unavailable, "over"}));
+  expect_quiet();
+}
+
+TEST_F(TrackerTest, SilentNodeIsDeadWithinTwoSeconds) {
+  start();
+  ScriptedNode& prefill = add("p0");
+  add("d0");
+  prefill.script().mute = true;
+  prefill.script().heartbeats = false;
+  const auto sink = submit(1);
+  pass(2000);
+  ASSERT_TRUE(sink->end && sink->end->error);
+  EXPECT_EQ(sink->end->error->status, 502);
+  EXPECT_GE(membership->stats().lost, 1U);
+  expect_quiet();
+}
+
+TEST_F(TrackerTest, SuspectNodesGetNoNewWork) {
+  start();
+  add("p0");
+  ScriptedNode& decode = add("d0");
+  decode.script().heartbeats = false;
+  pass(420);
+  const auto sink = submit(1);
+  pass(30);
+  EXPECT_EQ(decode.counts().reserves, 0U);
+  decode.script().heartbeats = true;
+  pass(300);
+  ASSERT_TRUE(sink->end);
+  EXPECT_FALSE(sink->end->error);
+}
+
+TEST_F(TrackerTest, PrefillDeathAfterDecodeHasBegunIsNotNoticed) {
+  start();
+  ScriptedNode& prefill = add("p0");
+  NodeScript slow;
+  slow.step = milliseconds(20);
+  add("d0", slow);
+  const auto sink = submit(1);
+  pass(70);
+  ASSERT_GE(sink->tokens.size(), 2U);
+  prefill.kill();
+  pass(500);
+  ASSERT_TRUE(sink->end);
+  EXPECT_FALSE(sink->end->error);
+  EXPECT_EQ(sink->text(), "Hello world$");
+}
+
+TEST_F(TrackerTest, EventsOfStrangersAreDropped) {
+  start();
+  ScriptedNode& prefill = add("p0");
+  NodeScript slow;
+  slow.step = milliseconds(20);
+  ScriptedNode& decode = add("d0", slow);
+  add("d1", slow);
+  const auto sink = submit(1);
+  pass(30);
+  // A node that has nothing to do with the request, and an old attempt.
+  for (const Node* node : membership->nodes()) {
+    wire::TokenFrame frame;
+    wire::TokenEvent& event = *frame.add_events();
+    event.set_request(1);
+    event.set_attempt(node->name == "d1" ? 0 : 7);
+    event.set_index(0);
+    event.add_tokens(88);
+    wire::TokenEvent& unknown = *frame.add_events();
+    unknown.set_request(999);
+    unknown.add_tokens(88);
+    tracker->on_tokens(*membership->find(node->handle), frame);
+  }
+  pass(500);
+  ASSERT_TRUE(sink->end);
+  EXPECT_EQ(sink->text(), "Hello world$");
+  EXPECT_EQ(prefill.counts().prefills, 1U);
+  EXPECT_LE(decode.counts().reserves, 1U);
+  expect_quiet();
+}
+
+TEST_F(TrackerTest, BrokenEventsEndTheAttemptNotTheGateway) {
+  start();
+  add("p0");
+  NodeScript slow;
+  slow.step = milliseconds(20);
+  add("d0", slow);
+  const auto sink = submit(1);
+  pass(50);
+  wire::TokenFrame frame;
+  wire::TokenEvent& event = *frame.add_events();
+  event.set_request(1);
+  event.set_finish(77);
+  for (const Node* node : membership->nodes()) {
+    tracker->on_tokens(*membership->find(node->handle), frame);
+  }
+  pass(100);
+  ASSERT_TRUE(sink->end && sink->end->error);
+  expect_quiet();
+}
+
+TEST_F(TrackerTest, ShutDownEndsEverything) {
+  start();
+  NodeScript slow;
+  slow.credits = 1;
+  slow.prefill_delay = milliseconds(10'000);
+  add("p0", slow);
+  add("d0");
+  const auto running = submit(1);
+  const auto waiting = submit(2);
+  pass(20);
+  tracker->shut_down(to_api_error(Error{ErrorCode::Unavailable, "over"}));
+  for (const auto& sink : {running, waiting, submit(3)}) {
+    ASSERT_TRUE(sink->end && sink->end->error);
+    EXPECT_EQ(sink->end->error->status, 503);
+  }
+  expect_quiet();
+}
+
+// ---- membership
+
+TEST_F(TrackerTest, MismatchIsRefusedByName) {
+  start();
+  add("p0");
+  struct Case {
+    const char* field;
+    std::function<void(ScriptedNodeOptions&)> change;
+  };
+  const Case cases[] = {
+      {"weights_hash", [](ScriptedNodeOptions& o) { o.weights_hash = 99; }},
+      {"numerics_hash", [](ScriptedNodeOptions& o) { o.numerics_hash = 99; }},
+      {"layout", [](ScriptedNodeOptions& o) { o.layers = 5; }},
+      {"token", [](ScriptedNodeOptions& o) { o.token = "wrong"; }},
+      {"role", [](ScriptedNodeOptions& o) { o.role = "gateway"; }},
+  };
+  for (const Case& wrong : cases) {
+    ScriptedNodeOptions options;
+    options.name = std::string("x-") + wrong.field;
+    options.role = "decode";
+    options.gateway = kAddress;
+    options.token = "secret";
+    wrong.change(options);
+    ScriptedNode& node = cluster->add(options);
+    pass(10);
+    EXPECT_FALSE(node.is_up()) << wrong.field;
+    ASSERT_TRUE(node.refused()) << wrong.field;
+    EXPECT_NE(node.refused()->message.find(wrong.field), std::string::npos)
+        << node.refused()->message;
+    cluster->remove(options.name);
+  }
+  EXPECT_EQ(membership->nodes().size(), 1U);
+}
+
+TEST_F(TrackerTest, ANewLifeReplacesTheOld) {
+  start();
+  add("p0");
+  add("d0");
+  const auto first = membership->nodes()[0]->incarnation;
+  // The old process was killed on another host: its connection still looks open here.
+  cluster->node("d0").script().heartbeats = false;
+  ScriptedNodeOptions options = cluster->node("d0").options();
+  testing::ScriptedCluster other(executor, *node_network);
+  for (int i = 0; i < 5; ++i) {
+    other.next_incarnation();
+  }
+  other.add(options);
+  pass(5);  // before the old process dials again
+  ASSERT_EQ(membership->nodes().size(), 2U);
+  EXPECT_NE(membership->nodes()[0]->incarnation, first);
+  EXPECT_EQ(membership->stats().replaced, 1U);
+}
+
+TEST_F(TrackerTest, AModelMayChangeOnceItsNodesAreGone) {
+  start();
+  add("p0");
+  cluster->remove("p0");
+  pass(50);
+  EXPECT_TRUE(membership->models().empty());
+  ScriptedNodeOptions options;
+  options.name = "p0";
+  options.role = "prefill";
+  options.gateway = kAddress;
+  options.token = "secret";
+  options.weights_hash = 77;
+  ScriptedNode& node = cluster->add(options);
+  pass(50);
+  EXPECT_TRUE(node.is_up());
+}
+
+}  // namespace
+}  // namespace baton::gateway
