@@ -33,7 +33,9 @@ ScriptedNode::ScriptedNode(Executor& executor,
       options_(std::move(options)),
       script_(std::move(script)) {}
 
-ScriptedNode::~ScriptedNode() { kill(); }
+ScriptedNode::~ScriptedNode() {
+  kill();
+}
 
 void ScriptedNode::start() {
   incarnation_ = cluster_.next_incarnation();
@@ -172,7 +174,8 @@ void ScriptedNode::on_frame(Channel& channel, wire::Frame frame) {
 
 void ScriptedNode::send_artifact(Channel& channel, const wire::Frame& frame) {
   const std::string& bytes = cluster_.artifact();
-  const std::uint64_t offset = std::min<std::uint64_t>(frame.artifact_request().offset(), bytes.size());
+  const std::uint64_t offset =
+      std::min<std::uint64_t>(frame.artifact_request().offset(), bytes.size());
   wire::Frame reply;
   wire::ArtifactChunk& chunk = *reply.mutable_artifact_chunk();
   chunk.set_name(frame.artifact_request().name());
@@ -189,35 +192,36 @@ void ScriptedNode::on_reserve(Channel&, wire::Frame frame) {
     return link_->channel()->answer_error(frame, request.error());
   }
   seen_.push_back(*request);
-  after(script_.reserve_delay,
-        [this, request = *request, local = frame.reserve().local(), frame = std::move(frame)] {
-          if (script_.reserve_error) {
-            return link_->channel()->answer_error(frame, *script_.reserve_error);
-          }
-          if (counts_.running >= script_.max_batch) {
-            return link_->channel()->answer_error(frame, Error{ErrorCode::Busy, "batch is full"});
-          }
-          ++counts_.running;
-          Sequence sequence;
-          sequence.request = request;
-          sequence.answer = answer_to(request);
-          sequence.local = local;
-          sequence.committed = local;
-          sequence.next = local ? 0 : 1;
-          sequences_[Key{request.id.value, request.attempt.value}] = std::move(sequence);
-          KvGrant grant;
-          grant.node = options_.name;
-          grant.incarnation = Incarnation{incarnation_};
-          grant.lease = LeaseId{request.id.value, request.attempt.value + 1};
-          grant.epoch = Epoch{1};
-          grant.layout_hash = layout_of(options_).hash();
-          grant.control_address = "127.0.0.1:1";
-          grant.runs = {BlockRun{BlockId{0}, layout_of(options_).blocks_for(request.prompt.size())}};
-          wire::Frame reply;
-          *reply.mutable_granted()->mutable_grant() = to_wire(grant);
-          link_->channel()->answer(frame, std::move(reply));
-          arm_step();
-        });
+  after(
+      script_.reserve_delay,
+      [this, request = *request, local = frame.reserve().local(), frame = std::move(frame)] {
+        if (script_.reserve_error) {
+          return link_->channel()->answer_error(frame, *script_.reserve_error);
+        }
+        if (counts_.running >= script_.max_batch) {
+          return link_->channel()->answer_error(frame, Error{ErrorCode::Busy, "batch is full"});
+        }
+        ++counts_.running;
+        Sequence sequence;
+        sequence.request = request;
+        sequence.answer = answer_to(request);
+        sequence.local = local;
+        sequence.committed = local;
+        sequence.next = local ? 0 : 1;
+        sequences_[Key{request.id.value, request.attempt.value}] = std::move(sequence);
+        KvGrant grant;
+        grant.node = options_.name;
+        grant.incarnation = Incarnation{incarnation_};
+        grant.lease = LeaseId{request.id.value, request.attempt.value + 1};
+        grant.epoch = Epoch{1};
+        grant.layout_hash = layout_of(options_).hash();
+        grant.control_address = "127.0.0.1:1";
+        grant.runs = {BlockRun{BlockId{0}, layout_of(options_).blocks_for(request.prompt.size())}};
+        wire::Frame reply;
+        *reply.mutable_granted()->mutable_grant() = to_wire(grant);
+        link_->channel()->answer(frame, std::move(reply));
+        arm_step();
+      });
 }
 
 void ScriptedNode::on_prefill(Channel& channel, wire::Frame frame) {
@@ -237,9 +241,8 @@ void ScriptedNode::on_prefill(Channel& channel, wire::Frame frame) {
   reply.mutable_accepted();
   channel.answer(frame, std::move(reply));
   prefilling_[Key{request->id.value, request->attempt.value}] = true;
-  after(script_.prefill_delay, [this, request = *request, decode = grant->node] {
-    first_token(request, decode);
-  });
+  after(script_.prefill_delay,
+        [this, request = *request, decode = grant->node] { first_token(request, decode); });
 }
 
 void ScriptedNode::first_token(const GenerateRequest& request, const std::string& decode) {
@@ -367,9 +370,7 @@ TokenEvent ScriptedNode::event_of(const GenerateRequest& request,
   for (std::uint32_t i = from; i < to && event.finish == FinishReason::None; ++i) {
     const bool at_end = i >= answer.size();
     const bool stops = at_end && !request.stop_tokens.empty();
-    event.tokens.push_back(stops    ? kByteEnd
-                           : at_end ? static_cast<TokenId>('.')
-                                    : answer[i]);
+    event.tokens.push_back(stops ? kByteEnd : at_end ? static_cast<TokenId>('.') : answer[i]);
     if (request.sampling.num_logprobs >= 0) {
       event.logprobs.push_back({event.tokens.back(), -0.25F});
       std::vector<TokenLogprob> top;

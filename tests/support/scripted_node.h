@@ -43,8 +43,8 @@ struct NodeScript {
   bool die_on_prefill = false;                   // the connection breaks at the Prefill call
   bool mute = false;                             // takes everything, answers nothing
   bool heartbeats = true;
-  bool repeat_events = false;                 // each event twice
-  bool first_token_last = false;              // the first token after decode's tokens
+  bool repeat_events = false;     // each event twice
+  bool first_token_last = false;  // the first token after decode's tokens
   std::uint32_t tokens_per_event = 1;
   bool logprobs = false;
 };

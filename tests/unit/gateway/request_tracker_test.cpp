@@ -65,14 +65,11 @@ class TrackerTest : public ::testing::Test {
         section,
         "gateway",
         Incarnation{1},
-        MembershipHandlers{[](Node&) {},
-                           [this](Node& node) { tracker->on_node_changed(node); },
-                           [this](Node& node, const wire::TokenFrame& frame) {
-                             tracker->on_tokens(node, frame);
-                           },
-                           [this](Node& node, const Error& why) {
-                             tracker->on_node_down(node, why);
-                           }});
+        MembershipHandlers{
+            [](Node&) {},
+            [this](Node& node) { tracker->on_node_changed(node); },
+            [this](Node& node, const wire::TokenFrame& frame) { tracker->on_tokens(node, frame); },
+            [this](Node& node, const Error& why) { tracker->on_node_down(node, why); }});
     tracker = std::make_unique<RequestTracker>(executor, *membership, log, probe, options);
     ASSERT_TRUE(membership->listen(kAddress));
     cluster = std::make_unique<testing::ScriptedCluster>(executor, *node_network);
