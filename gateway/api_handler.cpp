@@ -157,7 +157,8 @@ void ApiHandler::prepare(const Exchange& exchange,
   if (!model.is_ready()) {
     return refuse(unavailable("No pair of prefill and decode nodes can serve this model now."));
   }
-  auto request = build_request(*api, model, RequestId{deps_.random()}, deps_.random());
+  auto request =
+      build_request(*api, model, RequestId{deps_.random()}, deps_.random(), unix_seconds());
   if (!request) {
     return refuse(std::move(request).error());
   }

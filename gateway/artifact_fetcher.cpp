@@ -27,13 +27,6 @@ Result<std::shared_ptr<const ModelArtifacts>> build_artifacts(std::string_view b
   } else if (chat_template.error().code != ErrorCode::NotFound) {
     return std::unexpected(chat_template.error());
   }
-  const auto text_of = [&](TokenId id) {
-    return id >= 0 && static_cast<std::size_t>(id) < spec->tokens.size()
-               ? spec->tokens[static_cast<std::size_t>(id)]
-               : std::string();
-  };
-  artifacts->bos_text = text_of(spec->bos);
-  artifacts->eos_text = text_of(spec->eos);
   BATON_ASSIGN(artifacts->tokenizer, engine::Tokenizer::create(std::move(*spec)));
   return artifacts;
 }

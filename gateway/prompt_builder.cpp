@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "engine/chat_template/encode_chat.h"
+
 namespace baton::gateway {
 namespace {
 
@@ -12,7 +14,8 @@ std::string_view prompt_param(const ApiRequest& api) {
 }
 
 ApiResult<std::vector<TokenId>> chat_prompt(const ApiRequest& api,
-                                            const ModelArtifacts& artifacts) {
+                                            const ModelArtifacts& artifacts,
+                                            std::int64_t unix_seconds) {
   if (artifacts.chat_template == nullptr) {
     return std::unexpected(bad_request(
         "unsupported_value", "model", "This model has no chat template; use /v1/completions."));
@@ -21,23 +24,15 @@ ApiResult<std::vector<TokenId>> chat_prompt(const ApiRequest& api,
   input.messages = api.messages;
   input.add_generation_prompt = api.add_generation_prompt;
   input.kwargs_json = api.template_kwargs_json;
-  input.bos_token = artifacts.bos_text;
-  input.eos_token = artifacts.eos_text;
-  const auto pieces = artifacts.chat_template->render(input);
-  if (!pieces) {
-    return std::unexpected(
-        bad_request("invalid_value",
-                    "messages",
-                    fmt::format("The model's chat template refuses these messages: {}",
-                                pieces.error().message)));
+  input.unix_seconds = unix_seconds;
+  auto ids = engine::encode_chat(*artifacts.chat_template, *artifacts.tokenizer, std::move(input));
+  if (!ids) {
+    return std::unexpected(bad_request(
+        "invalid_value",
+        "messages",
+        fmt::format("The model's chat template refuses these messages: {}", ids.error().message)));
   }
-  // A template writes the begin token itself or leaves it to the tokenizer; there must be one.
-  const engine::TokenizerSpec& spec = artifacts.tokenizer->spec();
-  std::vector<TokenId> ids = artifacts.tokenizer->encode(*pieces, false);
-  if (spec.add_bos && spec.bos >= 0 && (ids.empty() || ids.front() != spec.bos)) {
-    ids.insert(ids.begin(), spec.bos);
-  }
-  return ids;
+  return std::move(*ids);
 }
 
 ApiResult<std::vector<TokenId>> completion_prompt(const ApiRequest& api, const ServedModel& model) {
@@ -62,8 +57,9 @@ ApiResult<std::vector<TokenId>> completion_prompt(const ApiRequest& api, const S
 ApiResult<GenerateRequest> build_request(const ApiRequest& api,
                                          const ServedModel& model,
                                          RequestId id,
-                                         std::uint64_t fallback_seed) {
-  auto prompt = api.endpoint == Endpoint::Chat ? chat_prompt(api, *model.artifacts)
+                                         std::uint64_t fallback_seed,
+                                         std::int64_t unix_seconds) {
+  auto prompt = api.endpoint == Endpoint::Chat ? chat_prompt(api, *model.artifacts, unix_seconds)
                                                : completion_prompt(api, model);
   if (!prompt) {
     return std::unexpected(std::move(prompt).error());

@@ -13,9 +13,11 @@
 namespace baton::gateway {
 
 // `id` and `fallback_seed` are drawn by the caller; the seed is used when the client gave none.
+// Templates may print the date of `unix_seconds`.
 ApiResult<GenerateRequest> build_request(const ApiRequest& api,
                                          const ServedModel& model,
                                          RequestId id,
-                                         std::uint64_t fallback_seed);
+                                         std::uint64_t fallback_seed,
+                                         std::int64_t unix_seconds);
 
 }  // namespace baton::gateway

@@ -21,8 +21,6 @@ struct ModelArtifacts {
   std::uint64_t tokenizer_hash = 0;
   std::unique_ptr<const engine::Tokenizer> tokenizer;
   std::unique_ptr<const engine::ChatTemplate> chat_template;  // null: the model has none
-  std::string bos_text;
-  std::string eos_text;
 };
 
 struct ServedModel {
