@@ -394,6 +394,17 @@ bool HttpConnection::tick(TimePoint now) {
   return !closed_;
 }
 
+void HttpConnection::close_when_written() {
+  if (closed_) {
+    return;
+  }
+  if (reply_ || !writing_) {
+    return lost();
+  }
+  input_ended_ = true;  // no lingering
+  close_after_write_ = true;
+}
+
 void HttpConnection::drain() {
   if (state_ == State::Idle) {
     close();

@@ -46,6 +46,8 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   bool tick(TimePoint now);
   // Closes when idle, else after the reply in work.
   void drain();
+  // Closes once what finished replies have left to write is written; a reply in work is given up.
+  void close_when_written();
   void close();
   bool is_closed() const { return closed_; }
 

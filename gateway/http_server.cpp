@@ -24,6 +24,7 @@ namespace asio = boost::asio;
 using asio::ip::tcp;
 
 constexpr std::chrono::milliseconds kAcceptPause{100};  // after running out of descriptors
+constexpr std::chrono::milliseconds kLastWrites{1'000};  // for replies finished before a stop
 
 }  // namespace
 
@@ -187,6 +188,11 @@ struct HttpServer::Impl {
     });
   }
 
+  // Until no connection is open or `limit` has passed.
+  void wait_closed(std::chrono::milliseconds limit) {
+    std::unique_lock lock(mutex);
+    changed.wait_for(lock, limit, [this] { return stats.open.load() == 0; });
+  }
   void on_closed() {
     {
       const std::lock_guard lock(mutex);
@@ -240,9 +246,7 @@ void HttpServer::drain(std::chrono::milliseconds limit) {
     worker.thread.draining = true;
     worker.for_each([](HttpConnection& connection) { connection.drain(); });
   });
-  const auto until = std::chrono::steady_clock::now() + limit;
-  std::unique_lock lock(impl_->mutex);
-  impl_->changed.wait_until(lock, until, [this] { return impl_->stats.open.load() == 0; });
+  impl_->wait_closed(limit);
 }
 
 void HttpServer::stop() {
@@ -250,6 +254,10 @@ void HttpServer::stop() {
     return;
   }
   impl_->close_listener();
+  impl_->on_all([](Impl::Worker& worker) {
+    worker.for_each([](HttpConnection& connection) { connection.close_when_written(); });
+  });
+  impl_->wait_closed(kLastWrites);
   impl_->on_all([](Impl::Worker& worker) {
     worker.timer.cancel();
     worker.for_each([](HttpConnection& connection) { connection.close(); });

@@ -418,6 +418,7 @@ TEST_F(GatewayTest, SlowReaderIsCutAndItsWorkCancelled) {
   tuning.send_buffer_bytes = 4096;
   NodeScript flood;
   flood.tokens_per_event = 20;
+  flood.step = milliseconds(5);
   flood.answer = [](const GenerateRequest&) { return std::vector<TokenId>(4000, 'x'); };
   flood.blocks = 100'000;
   start_pair(flood, flood);
