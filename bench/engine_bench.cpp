@@ -5,11 +5,13 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <filesystem>
 #include <optional>
 
 #include "bench/loaded_model.h"
 #include "bench/peer.h"
+#include "bench/roofs.h"
 
 namespace baton::bench {
 namespace {
@@ -64,6 +66,27 @@ double measure_decode(LoadedModel& model, unsigned batch, const EngineBenchOptio
   return static_cast<double>(batch * options.decode_tokens) / seconds_since(start);
 }
 
+// The least time a row's work can take on this machine, in seconds.
+double roof_seconds(const engine::ModelInfo& info,
+                    const EngineBenchRow& row,
+                    const EngineBenchOptions& options,
+                    const Roofs& roofs) {
+  const auto weight_bytes = static_cast<double>(info.step_weight_bytes);
+  if (row.phase == "prefill") {
+    const double steps = std::ceil(static_cast<double>(row.tokens) / kStepTokens);
+    return std::max(
+        2.0 * static_cast<double>(info.row_products) * row.tokens / roofs.int8_ops_per_s,
+        steps * weight_bytes / roofs.read_bytes_per_s);
+  }
+  const double context = options.decode_prompt + row.tokens / 2.0;  // on the average
+  const double kv_bytes = row.batch * context *
+                          static_cast<double>(info.layout.block_bytes_all_layers()) /
+                          info.layout.block_tokens;
+  const double products = static_cast<double>(info.row_products + info.head_products) * row.batch;
+  return row.tokens * std::max((weight_bytes + kv_bytes) / roofs.read_bytes_per_s,
+                               2.0 * products / roofs.int8_ops_per_s);
+}
+
 double median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   const std::size_t half = values.size() / 2;
@@ -85,6 +108,12 @@ class Bench {
   Result<std::vector<EngineBenchRow>> run() {
     const std::string file = std::filesystem::path(options_.model).filename().string();
     for (const unsigned threads : options_.threads) {
+      const Roofs roofs = measure_roofs(threads);
+      say(fmt::format("roofs of {} threads: {:.1f} GB/s read, {:.0f} G 8-bit operations/s ({})",
+                      threads,
+                      roofs.read_bytes_per_s * 1e-9,
+                      roofs.int8_ops_per_s * 1e-9,
+                      roofs.int8_instruction));
       std::vector<Measured> prefill;
       std::vector<Measured> decode;
       for (const unsigned tokens : options_.prefill_tokens) {
@@ -98,7 +127,7 @@ class Bench {
       }
       for (const auto& group : {prefill, decode}) {
         for (const Measured& measured : group) {
-          rows_.push_back(finish(measured));
+          rows_.push_back(finish(measured, roofs));
         }
       }
     }
@@ -161,6 +190,7 @@ class Bench {
                                     .step_tokens = kStepTokens,
                                     .sequences = sequences,
                                     .tokens = tokens}));
+    info_ = model.runner().info();
     measure_prefill(model, std::min<unsigned>(32, static_cast<unsigned>(tokens)));  // warm caches
     for (Measured& measured : group) {
       measured.ours.push_back(measure(model, measured));
@@ -186,9 +216,11 @@ class Bench {
                        figure);
   }
 
-  static EngineBenchRow finish(const Measured& measured) {
+  EngineBenchRow finish(const Measured& measured, const Roofs& roofs) const {
     EngineBenchRow row = measured.row;
     row.tokens_per_s = median(measured.ours);
+    const double all_tokens = static_cast<double>(row.tokens) * row.batch;
+    row.roof_share = roof_seconds(info_, row, options_, roofs) * row.tokens_per_s / all_tokens;
     if (!measured.peer.empty()) {
       row.peer_tokens_per_s = median(measured.peer);
       row.ratio = row.tokens_per_s / row.peer_tokens_per_s;
@@ -198,6 +230,7 @@ class Bench {
 
   const EngineBenchOptions& options_;
   std::optional<Peer> peer_;
+  engine::ModelInfo info_;  // of the model as last loaded
   std::vector<EngineBenchRow> rows_;
 };
 

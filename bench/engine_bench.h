@@ -37,7 +37,9 @@ struct EngineBenchRow {
   double tokens_per_s = 0;       // of the whole batch
   double peer_tokens_per_s = 0;  // 0: no peer
   double ratio = 0;              // ours / peer; 0: no peer
-  double roof_share = 0;         // of what the machine's measured roofs allow; 0: not known
+  // Share of the machine's measured roofs: the time that reading the weights and keys and values
+  // once a step, or the products at the best 8-bit rate, would take, over the time it took.
+  double roof_share = 0;
 };
 
 Result<std::vector<EngineBenchRow>> run_engine_bench(const EngineBenchOptions& options);

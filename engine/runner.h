@@ -29,6 +29,11 @@ struct ModelInfo {
   std::uint64_t weights_hash = 0;
   std::uint64_t numerics_hash = 0;
   std::size_t weight_bytes = 0;  // memory the packed weights take
+  // What a step costs at least: bytes of weights it reads once, and multiplications for each row
+  // (through the layers) and each sampled row (through the output head).
+  std::size_t step_weight_bytes = 0;
+  std::uint64_t row_products = 0;
+  std::uint64_t head_products = 0;
 };
 
 // New tokens of one sequence in one step.

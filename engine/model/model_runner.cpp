@@ -164,6 +164,7 @@ Result<std::unique_ptr<ModelRunner>> load(const ModelFile& file,
   if (file.has_tensor("output.weight")) {
     BATON_ASSIGN(out.output, loader.matrix("output.weight", table.rows, out.hyper.dim));
   }
+  const std::uint64_t tables = loader.elements();
   BATON_ASSIGN(out.output_norm, loader.vector("output_norm.weight", out.hyper.dim));
   BATON_ASSIGN(out.pass, family.make(loader, out.hyper, *out.embedding, options.max_step_tokens));
   ModelInfo& info = out.info;
@@ -176,6 +177,10 @@ Result<std::unique_ptr<ModelRunner>> load(const ModelFile& file,
       kEngineRevision, backend.numerics_family(), info.weights_hash, info.layout.hash()};
   info.numerics_hash = XXH3_64bits(numerics.data(), sizeof(numerics));
   info.weight_bytes = loader.bytes();
+  // A table that only looks up embeddings is read a row at a time.
+  info.step_weight_bytes = info.weight_bytes - (out.output != nullptr ? out.embedding->bytes() : 0);
+  info.row_products = loader.elements() - tables;
+  info.head_products = table.rows * out.hyper.dim;
   return std::make_unique<Runner>(std::move(out), backend, options.max_step_tokens);
 }
 

@@ -113,6 +113,7 @@ Result<std::unique_ptr<kernels::PackedMatrix>> WeightLoader::matrix(const std::s
     return fail(packed.error().code, fmt::format("tensor {}: {}", name, packed.error().message));
   }
   bytes_ += (*packed)->bytes();
+  elements_ += std::uint64_t{rows} * cols;
   return packed;
 }
 

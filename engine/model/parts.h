@@ -50,7 +50,8 @@ class WeightLoader {
   Result<std::vector<float>> vector(const std::string& name, std::size_t size);
   const ModelFile& file() const { return file_; }
   kernels::Backend& backend() const { return backend_; }
-  std::size_t bytes() const { return bytes_; }  // memory taken so far
+  std::size_t bytes() const { return bytes_; }          // memory taken so far
+  std::uint64_t elements() const { return elements_; }  // of the matrices so far
 
  private:
   Result<kernels::WeightView> required(const std::string& name) const;
@@ -58,6 +59,7 @@ class WeightLoader {
   const ModelFile& file_;
   kernels::Backend& backend_;
   std::size_t bytes_ = 0;
+  std::uint64_t elements_ = 0;
 };
 
 // Floats, 64-byte aligned and not initialised: memory is touched only as far as steps are wide.
