@@ -68,10 +68,7 @@ void DecodeNode::make_grants() {
                    .vocab_size = deps_.identity.model.vocab_size()},
       GrantHandlers{
           .on_verified =
-              [this](std::unique_ptr<Grant> grant) {
-                const Duration since = deps_.control.now() - grant->granted_at;
-                service_->on_verified(std::move(grant), since);
-              },
+              [this](std::unique_ptr<Grant> grant) { service_->on_verified(std::move(grant)); },
           .on_failed =
               [this](const Grant& grant, const Error& why) {
                 deps_.log.warn("request {:x}: {}", grant.request.id.value, why.message);

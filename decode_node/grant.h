@@ -55,7 +55,6 @@ struct Grant {
   Committed committed;
   transfer::LeaseReceiver::Done landed;
   TimerHandle expiry;
-  TimePoint granted_at{};
 };
 
 }  // namespace baton::decode_node

@@ -94,7 +94,6 @@ Result<KvGrant> GrantTable::grant(node::ClientId client,
   grant->size = size;
   grant->prefix = std::move(blocks.prefix);
   grant->blocks = std::move(blocks.own);
-  grant->granted_at = executor_.now();
   for (engine::BlockLease& block : grant->blocks) {
     block.mark(engine::BlockUse::Granted);
   }

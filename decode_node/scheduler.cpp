@@ -84,6 +84,9 @@ void Scheduler::pump() {
     const auto running = std::ranges::find_if(
         running_, [&](const Running& r) { return r.sequence.get() == slice.sequence; });
     running->in_step = true;
+    if (!std::exchange(running->has_started, true)) {
+      running->figures.queue_us = to_us(executor_.now() - running->arrived);
+    }
     running->figures.max_batch =
         std::max(running->figures.max_batch, static_cast<std::uint32_t>(planned.size()));
     if (slice.sequence->is_prefilling()) {

@@ -64,6 +64,7 @@ class Scheduler {
     RequestFigures figures;
     TimePoint arrived;
     bool in_step = false;
+    bool has_started = false;  // was in a step
     bool is_cancelled = false;
   };
   struct StepSlice {

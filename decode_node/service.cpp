@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <chrono>
 #include <utility>
 
 #include "common/wire/convert.h"
@@ -125,7 +124,7 @@ Result<KvGrant> Service::reserve_local(node::ClientId client,
   return none;
 }
 
-void Service::on_verified(std::unique_ptr<Grant> grant, Duration since_grant) {
+void Service::on_verified(std::unique_ptr<Grant> grant) {
   probe_.received(grant->landed.bytes);
   Scheduler::Arrival arrival;
   arrival.client = grant->client;
@@ -134,8 +133,6 @@ void Service::on_verified(std::unique_ptr<Grant> grant, Duration since_grant) {
   arrival.figures.kv_bytes_moved = grant->landed.bytes;
   arrival.figures.kv_transport = grant->landed.transport;
   arrival.figures.transfer_us = grant->committed.transfer_us;
-  arrival.figures.queue_us = static_cast<std::uint64_t>(
-      std::chrono::duration_cast<std::chrono::microseconds>(since_grant).count());
   const std::uint32_t received = grant->size.context;
   arrival.sequence = std::make_unique<engine::Sequence>(
       std::move(grant->request),

@@ -36,7 +36,7 @@ class Service {
   void refuse_new() { is_draining_ = true; }
   bool is_draining() const { return is_draining_; }
   // A grant's blocks are whole: its sequence joins the batch.
-  void on_verified(std::unique_ptr<Grant> grant, Duration since_grant);
+  void on_verified(std::unique_ptr<Grant> grant);
 
  private:
   Result<KvGrant> reserve(node::ClientId client, const wire::Reserve& message);
