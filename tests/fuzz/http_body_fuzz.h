@@ -1,0 +1,47 @@
+// Bodies of /v1/chat/completions and /v1/completions: a request with every number in bounds, or an
+// error with a status of the 400s.
+#pragma once
+
+#include "gateway/openai_request.h"
+#include "tests/fuzz/fuzz_target.h"
+
+namespace baton::fuzz {
+
+struct HttpBodyFuzz {
+  static constexpr std::string_view kName = "http_body";
+
+  static void run(std::span<const std::uint8_t> bytes) {
+    for (const auto endpoint : {gateway::Endpoint::Chat, gateway::Endpoint::Completions}) {
+      const auto request = gateway::parse_api_request(endpoint, as_text(bytes));
+      if (!request) {
+        fuzz_check(request.error().status >= 400 && request.error().status < 500);
+        continue;
+      }
+      fuzz_check(request->stop.size() <= gateway::kMaxStopStrings);
+      fuzz_check(request->stop_token_ids.size() <= gateway::kMaxStopTokenIds);
+      fuzz_check(request->sampling.temperature >= 0);
+      fuzz_check(request->sampling.top_p >= 0 && request->sampling.top_p <= 1);
+      for (const TokenId id : request->prompt_ids) {
+        fuzz_check(id >= 0);
+      }
+    }
+  }
+
+  static std::vector<std::string> seeds() {
+    return {
+        R"({"model": "m", "messages": [{"role": "system", "content": "s"}, {"role": "user", "content":
+           [{"type": "text", "text": "a\u00e9\ud83d\ude00"}]}], "max_tokens": 5, "stream": true,
+           "stream_options": {"include_usage": true}, "stop": ["x", "yy"], "temperature": 0.5})",
+        R"({"model": "m", "messages": [{"role": "user", "content": "x"}, {"role": "assistant",
+           "content": null, "tool_calls": [{"id": "c", "type": "function", "function": {"name": "f",
+           "arguments": "{}"}}]}], "max_completion_tokens": 1, "seed": 7, "top_k": 5, "min_p": 0.1,
+           "logit_bias": {}, "n": 1, "user": "u", "chat_template_kwargs": {"a": [1]}})",
+        R"({"model": "m", "prompt": "text", "max_tokens": 3, "top_p": 0.9, "frequency_penalty": -1,
+           "stop_token_ids": [1, 2], "ignore_eos": true, "echo": false, "logprobs": 2})",
+        R"({"model": "m", "prompt": [1, 2, 3], "stop": "end", "return_token_ids": true})",
+        R"({"model": "m", "prompt": ["a"], "best_of": 1})",
+    };
+  }
+};
+
+}  // namespace baton::fuzz
