@@ -39,7 +39,9 @@ class HandReceiver final : public transfer::LeaseReceiver {
 class HandTransport final : public transfer::Transport {
  public:
   std::string ucx_version() const override { return "none"; }
-  std::vector<std::byte> worker_address() const override { return {}; }
+  Result<std::unique_ptr<transfer::Inlet>> open_inlet() override {
+    return fail(ErrorCode::Internal, "not here");
+  }
   std::unique_ptr<transfer::LeaseReceiver> open_lease(LeaseId,
                                                       Epoch,
                                                       std::vector<BlockRun> runs) override {

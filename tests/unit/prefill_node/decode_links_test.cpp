@@ -56,7 +56,8 @@ class DecodeLinksTest : public ::testing::Test {
           welcome.set_node("d0");
           welcome.set_incarnation(incarnation);
           *welcome.mutable_model() = identity_.model;
-          const auto address = target_->worker_address();
+          inlet_ = std::move(target_->open_inlet()).value();
+          const auto& address = inlet_->address();
           welcome.set_worker_address(address.data(), address.size());
           return welcome;
         },
@@ -129,6 +130,7 @@ class DecodeLinksTest : public ::testing::Test {
   node::NodeIdentity identity_;
   std::unique_ptr<Network> network_ = fabric_.network("p0");
   std::unique_ptr<Network> decode_network_;
+  std::unique_ptr<transfer::Inlet> inlet_;
   std::unique_ptr<Listener> listener_;
   std::unique_ptr<Channel> channel_;
   std::unique_ptr<DecodeLinks> links_;
