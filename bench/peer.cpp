@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <simdjson.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -36,17 +37,25 @@ fs::path peers_folder() {
 
 Result<std::string> run(std::vector<std::string> command) {
   const std::string name = command[0];
-  BATON_ASSIGN(const auto output, cli::run_to_end({.command = std::move(command)}));
-  if (!output.exit.clean()) {
+  const fs::path log =
+      fs::temp_directory_path() / fmt::format("baton-bench-peer-{}.log", ::getpid());
+  const auto output = cli::run_to_end(
+      {.command = std::move(command), .output_file = log.string(), .append = false});
+  std::error_code ignored;
+  fs::remove(log, ignored);
+  if (!output) {
+    return std::unexpected(output.error());
+  }
+  if (!output->exit.clean()) {
     constexpr std::size_t kShown = 500;
-    const std::string_view text = output.text;
+    const std::string_view text = output->text;
     return fail(ErrorCode::IoError,
                 fmt::format("{} ended with {}: {}",
                             name,
-                            output.exit.to_string(),
+                            output->exit.to_string(),
                             text.substr(text.size() - std::min(text.size(), kShown))));
   }
-  return output.text;
+  return output->text;
 }
 
 // Calls `take` with every JSON object line.
