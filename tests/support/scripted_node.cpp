@@ -323,7 +323,8 @@ void ScriptedNode::step() {
       return kill();
     }
     TokenEvent event;
-    if (script_.decode_error_at && sequence.next >= *script_.decode_error_at) {
+    if (script_.decode_error_at && sequence.next >= *script_.decode_error_at &&
+        (!script_.fails || script_.fails(sequence.request))) {
       event.request = sequence.request.id;
       event.attempt = sequence.request.attempt;
       event.index = sequence.next;

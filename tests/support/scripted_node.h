@@ -36,17 +36,17 @@ struct NodeScript {
   std::uint32_t local_prefill_max_tokens = 0;
   std::uint32_t blocks = 4096;
   std::optional<Error> reserve_error;
-  std::optional<Error> prefill_error;            // instead of Accepted
-  std::optional<Error> prefill_late_error;       // as an event, instead of the first token
-  std::optional<std::uint32_t> decode_error_at;  // an error event at this index
-  std::optional<std::uint32_t> die_at;           // the connection breaks at this index
-  bool die_on_prefill = false;                   // the connection breaks at the Prefill call
-  bool mute = false;                             // takes everything, answers nothing
+  std::optional<Error> prefill_error;                 // instead of Accepted
+  std::optional<Error> prefill_late_error;            // as an event, instead of the first token
+  std::optional<std::uint32_t> decode_error_at;       // an error event at this index …
+  std::function<bool(const GenerateRequest&)> fails;  // … of these requests; absent: of all
+  std::optional<std::uint32_t> die_at;                // the connection breaks at this index
+  bool die_on_prefill = false;                        // the connection breaks at the Prefill call
+  bool mute = false;                                  // takes everything, answers nothing
   bool heartbeats = true;
   bool repeat_events = false;     // each event twice
   bool first_token_last = false;  // the first token after decode's tokens
   std::uint32_t tokens_per_event = 1;
-  bool logprobs = false;
 };
 
 struct NodeCounts {

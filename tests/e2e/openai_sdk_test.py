@@ -1,0 +1,265 @@
+"""The official OpenAI Python SDK against Baton: sync and async, streamed and whole, errors and
+retries.
+
+Runs against scripted nodes (build/release/bin/scripted_cluster, started here) and, when
+BATON_BASE_URL names a running server, against that server too; checks that need a scripted answer
+are skipped there."""
+import asyncio
+import os
+import subprocess
+
+import httpx
+import openai
+import pytest
+
+from harness import BIN, die_with_parent, wait_for
+
+
+class Target:
+    def __init__(self, base_url, scripted):
+        self.base_url, self.scripted = base_url, scripted
+        self.client = openai.OpenAI(base_url=base_url, api_key="none", max_retries=0, timeout=60)
+        wait_for("a ready server", lambda: httpx.get(f"{self.root}/readyz").status_code == 200)
+        self.model = self.client.models.list().data[0].id
+
+    @property
+    def root(self):
+        return self.base_url.removesuffix("/v1")
+
+    def async_client(self):
+        return openai.AsyncOpenAI(base_url=self.base_url, api_key="none", max_retries=0, timeout=60)
+
+    def ask(self, text="hi", **more):
+        return self.client.chat.completions.create(
+            model=self.model, messages=[{"role": "user", "content": text}], **more)
+
+
+RUNNING = os.environ.get("BATON_BASE_URL")
+
+
+@pytest.fixture(scope="module", params=["scripted"] + (["running"] if RUNNING else []))
+def target(request):
+    if request.param == "running":
+        yield Target(RUNNING, scripted=False)
+        return
+    process = subprocess.Popen([BIN / "scripted_cluster"], stdin=subprocess.PIPE,
+                               stdout=subprocess.PIPE, text=True, preexec_fn=die_with_parent)
+    yield Target(process.stdout.readline().strip(), scripted=True)
+    process.stdin.close()
+    assert process.wait(10) == 0
+
+
+@pytest.fixture
+def scripted(target):
+    if not target.scripted:
+        pytest.skip("needs scripted nodes")
+    return target
+
+
+def test_models(target):
+    model = target.client.models.retrieve(target.model)
+    assert model.id == target.model and model.object == "model" and model.created > 0
+
+
+def test_whole_chat(target):
+    answer = target.ask(max_tokens=8, temperature=0)
+    assert answer.object == "chat.completion" and answer.id.startswith("chatcmpl-")
+    assert answer.choices[0].message.role == "assistant"
+    assert answer.choices[0].finish_reason in ("stop", "length")
+    assert answer.usage.total_tokens == answer.usage.prompt_tokens + answer.usage.completion_tokens
+    assert 1 <= answer.usage.completion_tokens <= 8
+    assert answer.usage.prompt_tokens_details.cached_tokens < answer.usage.prompt_tokens
+
+
+def test_streamed_chat_equals_whole(target):
+    whole = target.ask(max_tokens=8, temperature=0)
+    chunks = list(target.ask(max_tokens=8, temperature=0, stream=True,
+                             stream_options={"include_usage": True}))
+    assert len({chunk.id for chunk in chunks}) == 1
+    assert chunks[0].choices[0].delta.role == "assistant"
+    assert chunks[-1].choices == [] and chunks[-1].usage.completion_tokens <= 8
+    assert all(chunk.usage is None for chunk in chunks[:-1])
+    reasons = [chunk.choices[0].finish_reason for chunk in chunks[:-1]]
+    assert reasons[:-1] == [None] * (len(reasons) - 1)
+    assert reasons[-1] == whole.choices[0].finish_reason
+    text = "".join(chunk.choices[0].delta.content or "" for chunk in chunks[:-1])
+    assert text == whole.choices[0].message.content
+
+
+def test_no_usage_unless_asked(target):
+    assert all(chunk.usage is None and chunk.choices
+               for chunk in target.ask(max_tokens=4, stream=True))
+
+
+def test_stream_helper(scripted):
+    with scripted.client.chat.completions.stream(
+            model=scripted.model,
+            messages=[{"role": "user", "content": "say:one two"}]) as stream:
+        text = "".join(event.delta for event in stream if event.type == "content.delta")
+        final = stream.get_final_completion()
+    assert text == "one two" == final.choices[0].message.content
+
+
+def test_async_streams_at_once(target):
+    async def one(client, i):
+        stream = await client.chat.completions.create(
+            model=target.model, max_tokens=4, stream=True, temperature=0,
+            messages=[{"role": "user", "content": f"say:answer {i}"}])
+        return "".join([chunk.choices[0].delta.content or "" async for chunk in stream])
+
+    async def run():
+        async with target.async_client() as client:
+            return await asyncio.gather(*(one(client, i) for i in range(8)))
+
+    texts = asyncio.run(run())
+    if target.scripted:
+        assert texts == ["answ"] * 8
+
+
+def test_completions(target):
+    answer = target.client.completions.create(model=target.model, prompt="Once", max_tokens=3)
+    assert answer.object == "text_completion" and answer.id.startswith("cmpl-")
+    assert answer.usage.completion_tokens <= 3
+    streamed = list(target.client.completions.create(
+        model=target.model, prompt="Once", max_tokens=3, stream=True))
+    assert streamed[-1].choices[0].finish_reason in ("stop", "length")
+
+
+def test_token_id_prompt(target):
+    answer = target.client.completions.create(
+        model=target.model, prompt=[65, 66, 67], max_tokens=2,
+        extra_body={"return_token_ids": True, "ignore_eos": True})
+    assert answer.choices[0].prompt_token_ids == [65, 66, 67]
+    assert len(answer.choices[0].token_ids) == 2
+    assert answer.usage.prompt_tokens == 3
+
+
+def test_logprobs(target):
+    answer = target.ask(max_tokens=2, logprobs=True, top_logprobs=2, temperature=0)
+    entries = answer.choices[0].logprobs.content
+    assert entries and entries[0].logprob <= 0 and len(entries[0].top_logprobs) == 2
+    assert bytes(entries[0].bytes).decode(errors="replace") == entries[0].token
+
+
+def test_seed_repeats(target):
+    first, second = (target.ask(max_tokens=8, temperature=1.0, seed=5) for _ in range(2))
+    assert first.choices[0].message.content == second.choices[0].message.content
+
+
+def test_stop_string_is_not_returned(scripted):
+    for stop in ("o w", ["zzz", "o w"]):
+        answer = scripted.ask("say:hello world", stop=stop)
+        assert answer.choices[0].message.content == "hell"
+        assert answer.choices[0].finish_reason == "stop"
+
+
+def test_max_tokens_names(target):
+    for name in ("max_tokens", "max_completion_tokens"):
+        answer = target.ask("say:a long answer", temperature=0, **{name: 1})
+        assert answer.usage.completion_tokens == 1
+
+
+def test_emoji_arrives_whole(scripted):
+    text = "".join(chunk.choices[0].delta.content or ""
+                   for chunk in scripted.ask("say:a😀é", stream=True))
+    assert text == "a😀é"
+
+
+def test_text_parts_and_roles(target):
+    answer = target.client.chat.completions.create(
+        model=target.model, max_tokens=2,
+        messages=[{"role": "developer", "content": "short"},
+                  {"role": "user", "content": [{"type": "text", "text": "a"},
+                                               {"type": "text", "text": "b"}]},
+                  {"role": "assistant", "content": None,
+                   "tool_calls": [{"id": "1", "type": "function",
+                                   "function": {"name": "f", "arguments": "{}"}}]},
+                  {"role": "tool", "tool_call_id": "1", "content": "ok"},
+                  {"role": "user", "content": "go on", "name": "me"}])
+    assert answer.choices[0].finish_reason in ("stop", "length")
+
+
+def test_bookkeeping_fields_are_accepted(target):
+    target.ask(max_tokens=1, user="u", metadata={"a": "b"}, store=False, service_tier="auto",
+               extra_body={"unknown_field": 1, "top_k": 5, "min_p": 0.0,
+                           "repetition_penalty": 1.0, "prompt_cache_key": "k"})
+
+
+@pytest.mark.parametrize("more, param", [
+    ({"temperature": 3}, "temperature"),
+    ({"max_tokens": 0}, "max_tokens"),
+    ({"top_p": -1}, "top_p"),
+    ({"stop": ["a"] * 5}, "stop"),
+    ({"n": 2}, "n"),
+    ({"response_format": {"type": "x"}}, "response_format.type"),
+    ({"extra_body": {"seed": "x"}}, "seed"),
+])
+def test_bad_fields(target, more, param):
+    with pytest.raises(openai.BadRequestError) as caught:
+        target.ask(**more)
+    assert caught.value.param == param
+    assert caught.value.type == "invalid_request_error"
+    assert caught.value.request_id
+
+
+def test_unknown_model(target):
+    with pytest.raises(openai.NotFoundError) as caught:
+        target.client.chat.completions.create(
+            model="nobody/nothing", messages=[{"role": "user", "content": "x"}])
+    assert caught.value.code == "model_not_found"
+    with pytest.raises(openai.NotFoundError):
+        target.client.models.retrieve("nobody/nothing")
+
+
+def test_prompt_too_long(target):
+    with pytest.raises(openai.BadRequestError) as caught:
+        target.ask("word " * 100_000)
+    assert caught.value.code == "context_length_exceeded"
+
+
+def test_embeddings_are_not_here(target):
+    with pytest.raises(openai.NotFoundError) as caught:
+        target.client.embeddings.create(model=target.model, input="x")
+    assert caught.value.type == "invalid_request_error"
+
+
+def test_error_before_the_first_byte_of_a_whole_reply(scripted):
+    with pytest.raises(openai.InternalServerError):
+        scripted.ask("fail: say:longer than five")
+
+
+def test_error_in_the_stream_is_raised(scripted):
+    text = ""
+    with pytest.raises(openai.APIError):
+        for chunk in scripted.ask("fail: say:longer than five", stream=True):
+            text += chunk.choices[0].delta.content or ""
+    assert text == "longe"
+
+
+def test_request_id(target):
+    raw = target.client.with_raw_response.models.list()
+    assert raw.headers["x-request-id"].startswith("req_")
+    echoed = target.client.with_options(default_headers={"x-request-id": "mine"})
+    assert echoed.with_raw_response.models.list().headers["x-request-id"] == "mine"
+
+
+def test_client_that_stops_reading(scripted):
+    stream = scripted.ask("say:" + "x" * 3000, stream=True)
+    next(iter(stream))
+    stream.close()
+
+    def idle():
+        return httpx.get(f"{scripted.root}/baton/status").json()["running"] == 0
+
+    wait_for("the cancelled request to be gone", idle)
+
+
+def test_shape_of_vllm_bench(target):
+    body = {"model": target.model, "prompt": "hi", "temperature": 0.0, "repetition_penalty": 1.0,
+            "max_tokens": 4, "logprobs": None, "stream": True, "ignore_eos": True,
+            "stream_options": {"include_usage": True}}
+    with httpx.stream("POST", f"{target.base_url}/completions", json=body,
+                      headers={"x-request-id": "bench-1"}) as reply:
+        assert reply.status_code == 200
+        events = [line.removeprefix("data: ") for line in reply.iter_lines() if line]
+    assert events[-1] == "[DONE]" and '"usage":{' in events[-2]
