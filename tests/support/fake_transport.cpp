@@ -465,7 +465,11 @@ class FakeTransport : public transfer::Transport {
 }  // namespace
 
 FakeNetwork::FakeNetwork(Post post) : core_(std::make_shared<Core>(std::move(post))) {}
-FakeNetwork::~FakeNetwork() = default;
+FakeNetwork::~FakeNetwork() {
+  // Held messages hold the core that holds them.
+  core_->late.clear();
+  core_->stalled.clear();
+}
 
 std::unique_ptr<transfer::Transport> FakeNetwork::make_transport(
     const std::string& name, KvArenaView arena, const transfer::TransportOptions& options) {
