@@ -30,6 +30,7 @@ struct Variant {
   std::string transport;  // empty: colocated
   unsigned threads = 2;
   std::uint32_t chunk = kBigChunk;
+  bool prefix_cache = false;
 };
 
 struct PassPlan {
@@ -52,15 +53,15 @@ struct Pass {
 using Passes = std::map<std::string, Pass>;
 
 std::vector<ClusterPlan> plan() {
-  return {{{"colocated", "", 1, kBigChunk},
+  return {{{"colocated", "", 1, kBigChunk, false},
            {{"colocated greedy", false, false}, {"colocated seeded", true, false}}},
-          {{"tcp", "tcp", 2, kBigChunk},
+          {{"tcp", "tcp", 2, kBigChunk, true},
            {{"tcp greedy", false, false},
             {"tcp seeded", true, false},
             {"tcp greedy one by one", false, true},
             {"tcp seeded one by one", true, true}}},
-          {{"shm", "shm", 2, kSmallChunk},
-           {{"shm seeded", true, false}, {"shm greedy", false, false}}}};
+          {{"shm", "shm", 2, kSmallChunk, false},
+           {{"shm greedy", false, false}, {"shm seeded", true, false}}}};
 }
 
 std::string configuration(const Variant& variant, const SameTokensOptions& options) {
@@ -68,12 +69,13 @@ std::string configuration(const Variant& variant, const SameTokensOptions& optio
   std::string text = fmt::format(
       "cluster:\n  name: same-tokens\n  token: same-tokens-{0}\n  gateways: [\"127.0.0.1:0\"]\n"
       "model:\n  id: {1}\n{2}"
-      "kv:\n  arena_mb: {3}\n  prefix_cache: true\n"
+      "kv:\n  arena_mb: {3}\n  prefix_cache: {4}\n"
       "gateway:\n  listen: 127.0.0.1:0\n  control_listen: 127.0.0.1:0\n",
       variant.name,
       path ? fs::path(options.model).stem().string() : options.model,
       path ? fmt::format("  path: {}\n", fs::absolute(options.model).string()) : std::string(),
-      options.arena_mb);
+      options.arena_mb,
+      variant.prefix_cache);
   const std::string engine = fmt::format("  engine:\n    threads: {}\n", variant.threads);
   if (variant.transport.empty()) {
     text += fmt::format(
@@ -105,7 +107,7 @@ Evidence evidence_of(const std::vector<Answer>& answers) {
     seen.cached_tokens += answer.cached_tokens;
     seen.cache_hits += answer.cached_tokens > 0 ? 1 : 0;
     seen.ucx_bytes += answer.kv_bytes_moved;
-    if (!answer.kv_transport.empty()) {
+    if (answer.kv_bytes_moved > 0) {
       lanes.insert(answer.kv_transport);
     }
   }
@@ -185,13 +187,8 @@ Status run_cluster(const ClusterPlan& cluster_plan,
         pass.answers.size(),
         std::chrono::duration<double>(std::chrono::steady_clock::now() - from).count()));
   }
-  std::uint32_t most = 0;
-  for (const PassPlan& pass_plan : cluster_plan.passes) {
-    most = std::max(most, passes[pass_plan.name].evidence.max_chunks);
-  }
   const std::string threads = threads_of(*cluster);
   for (const PassPlan& pass_plan : cluster_plan.passes) {
-    passes[pass_plan.name].evidence.cluster_max_chunks = most;
     passes[pass_plan.name].evidence.threads = threads;
   }
   cluster->stop(kStopGrace);
@@ -237,21 +234,20 @@ std::vector<CheckPlan> checks(unsigned batch) {
                   fmt::format("the blocks went over '{}'", seen.transports));
     };
   };
-  const Proof together = [](const Evidence& seen, const Evidence&) {
-    return need(seen.ucx_bytes == 0, "blocks moved between processes");
+  const Proof together = [](const Evidence& seen, const Evidence& other) {
+    return need(seen.ucx_bytes == 0 && other.ucx_bytes > 0,
+                fmt::format("{} and {} bytes moved", seen.ucx_bytes, other.ucx_bytes));
   };
   const Proof batches = [batch](const Evidence& seen, const Evidence& other) {
     return need(seen.max_batch == 1 && other.max_batch >= batch,
                 fmt::format("largest batches were {} and {}", seen.max_batch, other.max_batch));
   };
   const Proof chunks = [](const Evidence& seen, const Evidence& other) {
-    const std::uint32_t small = seen.cluster_max_chunks;
-    const std::uint32_t big = other.cluster_max_chunks;
-    return need(big > 1 && small > 8 * big, fmt::format("most chunks were {} and {}", small, big));
+    return need(other.max_chunks > 1 && seen.max_chunks > 8 * other.max_chunks,
+                fmt::format("most chunks were {} and {}", seen.max_chunks, other.max_chunks));
   };
   const Proof warm = [](const Evidence& seen, const Evidence& other) {
-    return need(seen.cached_tokens * 2 > seen.prompt_tokens &&
-                    other.cached_tokens * 2 < other.prompt_tokens,
+    return need(seen.cached_tokens * 2 > seen.prompt_tokens && other.cached_tokens == 0,
                 fmt::format("cached {} of {} warm and {} of {} cold tokens",
                             seen.cached_tokens,
                             seen.prompt_tokens,
@@ -269,7 +265,7 @@ std::vector<CheckPlan> checks(unsigned batch) {
           {"(b) over shared memory, and over tcp", "shm {}", "tcp {}", over("shm")},
           {"(c) one colocated process, and over shared memory", "colocated {}", "shm {}", together},
           {"(d) batch of 1 and of many", "tcp {} one by one", "tcp {}", batches},
-          {"(e) prefill chunk 16 and 512", "shm {}", "tcp {}", chunks},
+          {"(e) prefill chunk 16 and 512", "shm {}", "colocated {}", chunks},
           {"(f) warm and cold prefix cache", "", "", warm},
           {"(g) 1 and 2 threads", "colocated {}", "tcp {}", threads}};
 }
@@ -281,9 +277,8 @@ SameTokensCheck run_check(const CheckPlan& check_plan, bool seeded, const Passes
   std::string left = check_plan.pass;
   std::string right = check_plan.other;
   if (left.empty()) {
-    // Each kind's cold pass is the first on its cluster.
-    left = seeded ? "tcp seeded" : "tcp greedy one by one";
-    right = seeded ? "shm seeded" : "tcp greedy";
+    left = seeded ? "tcp seeded" : "tcp greedy one by one";  // after another pass on that cluster
+    right = "colocated {}";
   }
   const Pass& pass = passes.at(fmt::format(fmt::runtime(left), word));
   const Pass& other = passes.at(fmt::format(fmt::runtime(right), word));
@@ -299,7 +294,7 @@ SameTokensCheck run_check(const CheckPlan& check_plan, bool seeded, const Passes
 
 std::string SameTokensCheck::to_string() const {
   std::string line = fmt::format(
-      "{} {}: {} answers, batch {} to {}, up to {} chunks (its cluster {}), {} threads, {} cache "
+      "{} {}: {} answers, batch {} to {}, up to {} chunks, {} threads, {} cache "
       "hits "
       "({} of {} tokens), {} UCX bytes{}{}",
       passed ? "PASS" : "FAIL",
@@ -308,7 +303,6 @@ std::string SameTokensCheck::to_string() const {
       evidence.min_batch,
       evidence.max_batch,
       evidence.max_chunks,
-      evidence.cluster_max_chunks,
       evidence.threads,
       evidence.cache_hits,
       evidence.cached_tokens,
@@ -356,7 +350,6 @@ std::string to_json(const std::vector<SameTokensCheck>& checks) {
                                 {"min_batch", check.evidence.min_batch},
                                 {"max_batch", check.evidence.max_batch},
                                 {"max_chunks", check.evidence.max_chunks},
-                                {"cluster_max_chunks", check.evidence.cluster_max_chunks},
                                 {"threads", check.evidence.threads},
                                 {"cache_hits", check.evidence.cache_hits},
                                 {"cached_tokens", check.evidence.cached_tokens},

@@ -1,11 +1,12 @@
 // Shows that answers never depend on how they were computed: starts real clusters in several
 // configurations, asks each the same prompts, greedy and seeded, and compares token ids.
 //
-// Three clusters, nine passes over the prompts:
-//   colocated  one process, 1 thread, chunks of 512     greedy, seeded
-//   tcp        prefill and decode, 2 threads, 512       greedy cold, seeded, both again one by one
-//   shm        prefill and decode, 2 threads, 16        seeded cold, greedy
-// Each check compares two groups of passes and fails as well when what the cluster says it did
+// Three clusters, eight passes over the prompts:
+//   colocated  one process, 1 thread, chunks of 512, no prefix cache     greedy, seeded
+//   tcp        prefill and decode, 2 threads, 512, prefix cache          greedy, seeded, then both
+//                                                                        again one by one
+//   shm        prefill and decode, 2 threads, 16, no prefix cache        greedy, seeded
+// Each check compares two passes and fails as well when what the cluster says it did
 // (batch sizes, chunks, cache hits, bytes over UCX) shows that the check's case never happened.
 //
 // Thread: the caller's; one thread a concurrent request inside. Failure: a cluster that does not
@@ -38,14 +39,12 @@ struct Evidence {
   std::uint32_t min_batch = 0;  // of each request's largest batch
   std::uint32_t max_batch = 0;
   std::uint32_t max_chunks = 0;  // most prefill chunks of a request
-  // The same over all passes of the cluster: what a warm pass finds cached was computed so.
-  std::uint32_t cluster_max_chunks = 0;
-  std::string threads;  // of each node's engine, as the nodes' logs say
+  std::string threads;           // of each node's engine, as the nodes' logs say
   std::uint64_t prompt_tokens = 0;
   std::uint64_t cached_tokens = 0;
   std::uint32_t cache_hits = 0;  // requests with cached tokens
   std::uint64_t ucx_bytes = 0;
-  std::string transports;  // lanes seen, joined by +
+  std::string transports;  // lanes that bytes were seen to take, joined by +
 };
 
 struct Difference {

@@ -15,8 +15,8 @@ namespace {
 constexpr std::chrono::milliseconds kDrainLimit{30'000};
 
 int fail(const baton::Error& error) {
-  fmt::print(stderr, "baton-gateway: {}: {}\n", baton::to_string(error.code), error.message);
-  return 1;
+  fmt::print(stderr, "baton-gateway: {}\n", error.message);
+  return error.code == baton::ErrorCode::InvalidConfig ? 2 : 1;
 }
 
 // Blocks the ending signals in every thread made from here on; `wait` takes them one by one.

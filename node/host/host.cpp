@@ -56,7 +56,10 @@ Result<NodeEntry> find_entry(const std::vector<NodeEntry>& pool,
     names.push_back(entry.name);
   }
   return fail(ErrorCode::InvalidConfig,
-              fmt::format("--name must be one of {}.pool: {}", info.role, fmt::join(names, ", ")));
+              fmt::format("{}.pool has no node '{}'; --name must be one of: {}",
+                          info.role,
+                          name,
+                          fmt::join(names, ", ")));
 }
 
 // Runs `question` on the strand from another thread; `fallback` when the strand does not answer.

@@ -41,6 +41,15 @@ std::uint64_t changed_at(const std::string& path) {
   return ::stat(path.c_str(), &info) == 0 ? static_cast<std::uint64_t>(info.st_mtime) : 0;
 }
 
+// Names the file in an error that does not.
+template <class T>
+Result<T> about(const std::string& path, Result<T> result) {
+  if (!result && result.error().message.find(path) == std::string::npos) {
+    return fail(result.error().code, path + ": " + result.error().message);
+  }
+  return result;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<ModelHost>> ModelHost::load(const ClusterConfig& config,
@@ -50,7 +59,8 @@ Result<std::unique_ptr<ModelHost>> ModelHost::load(const ClusterConfig& config,
   BATON_ASSIGN(host->path_, resolve_model_path(config.model, CataloguePlaces::from_environment()));
   BATON_ASSIGN(host->file_, engine::ModelFile::open(host->path_));
   BATON_ASSIGN(const engine::TokenizerSpec tokenizer, host->file_->tokenizer_spec());
-  BATON_ASSIGN(const KvLayout layout, engine::kv_layout_of(*host->file_, config.kv.block_tokens));
+  BATON_ASSIGN(const KvLayout layout,
+               about(host->path_, engine::kv_layout_of(*host->file_, config.kv.block_tokens)));
   BATON_ASSIGN(const std::uint32_t blocks, engine::blocks_in(layout, config.kv.arena_mb));
   BATON_ASSIGN(
       host->kv_,
@@ -68,11 +78,12 @@ Result<std::unique_ptr<ModelHost>> ModelHost::load(const ClusterConfig& config,
                                            host->kv_->arena()));
   BATON_ASSIGN(host->backend_, make_backend(engine));
   BATON_ASSIGN(host->runner_,
-               engine::make_runner(*host->file_,
-                                   *host->backend_,
-                                   {.block_tokens = config.kv.block_tokens,
-                                    .max_context = config.model.context_length,
-                                    .max_step_tokens = max_step_tokens}));
+               about(host->path_,
+                     engine::make_runner(*host->file_,
+                                         *host->backend_,
+                                         {.block_tokens = config.kv.block_tokens,
+                                          .max_context = config.model.context_length,
+                                          .max_step_tokens = max_step_tokens})));
   host->artifacts_.add("tokenizer", tokenizer.serialize());
   host->identity_ = make_model_identity(
       config.model.id, host->runner_->info(), tokenizer.hash(), changed_at(host->path_));

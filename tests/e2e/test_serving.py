@@ -68,6 +68,6 @@ def test_gemma_is_served(tmp_path):
     if not harness.GEMMA.exists():
         pytest.skip("baton pull gemma3-270m has not run")
     with Cluster(tmp_path, config={"model": {"id": "gemma3-270m"}}) as cluster:
-        answer = cluster.complete("The capital of France is", max_tokens=6)
-        assert "Paris" in answer["choices"][0]["text"]
+        answer = cluster.complete("Water is made of", max_tokens=6)
+        assert "hydrogen" in answer["choices"][0]["text"]
         assert answer["baton"]["kv_bytes_moved"] > 0
