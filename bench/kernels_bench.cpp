@@ -67,8 +67,8 @@ std::vector<std::byte> random_bytes(const Shape& shape, std::mt19937& rng) {
   return bytes;
 }
 
-// Seconds of the fastest call in about `budget` seconds: what the kernel can do, not what the machine
-// was doing besides.
+// Seconds of the fastest call in about `budget` seconds: what the kernel can do, not what the
+// machine was doing besides.
 template <class Body>
 double seconds(double budget, const Body& body) {
   using Clock = std::chrono::steady_clock;

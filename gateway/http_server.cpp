@@ -23,7 +23,7 @@ namespace {
 namespace asio = boost::asio;
 using asio::ip::tcp;
 
-constexpr std::chrono::milliseconds kAcceptPause{100};  // after running out of descriptors
+constexpr std::chrono::milliseconds kAcceptPause{100};   // after running out of descriptors
 constexpr std::chrono::milliseconds kLastWrites{1'000};  // for replies finished before a stop
 
 }  // namespace

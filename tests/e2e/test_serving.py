@@ -1,5 +1,9 @@
 """Answers over real prefill and decode processes: blocks that moved, lanes, caches, memory."""
 import concurrent.futures
+import os
+import pathlib
+import subprocess
+import sys
 
 import harness
 import pytest
@@ -54,6 +58,17 @@ def test_many_at_once_equal_one_by_one(cluster):
 
 def test_idle_gateway_is_small(cluster):
     assert harness.rss_bytes(cluster["gateway"].popen.pid) < 60_000_000
+
+
+def test_openai_sdk_against_real_nodes(cluster):
+    """The SDK tests that need no scripted answer, over this cluster."""
+    if cluster.lane != "tcp":
+        pytest.skip("one lane is enough")
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", "running", "openai_sdk_test.py"],
+        cwd=pathlib.Path(__file__).parent, capture_output=True, text=True,
+        env={**os.environ, "BATON_BASE_URL": cluster.url})
+    assert done.returncode == 0, done.stdout[-3000:]
 
 
 def test_colocated_moves_nothing(tmp_path):
