@@ -54,6 +54,7 @@ template <class T>
 }
 
 // scores[i][at + lane] = q_i . key for kQueries queries and kVectors granules. q: [dim][q_stride].
+// Meanwhile fetches what comes next: the keys of the following granules and these ones' values.
 template <class Isa, class T, int kQueries, int kVectors>
 [[gnu::noinline]] void score_tile(const Granule<T>* granules,
                                   std::size_t head_dim,
@@ -74,12 +75,19 @@ template <class Isa, class T, int kQueries, int kVectors>
   for (int v = 0; v < kVectors; ++v) {
     keys[v] = granules[v].keys;
   }
+  const T* next = granules[kVectors].keys;  // the last granules' own again
+  [[maybe_unused]] const T* values = granules[0].values;
   for (std::size_t d = 0; d < head_dim; ++d) {
     F key[kVectors];
 #pragma GCC unroll 2
     for (int v = 0; v < kVectors; ++v) {
       key[v] = Isa::load(keys[v]);
       keys[v] += block_tokens;
+    }
+    Isa::prefetch(next);
+    next += block_tokens;
+    if constexpr (sizeof(T) == 2 && kVectors == 2) {
+      Isa::prefetch(values + d * 32);  // 32 tokens' values are 64 bytes for each dimension
     }
 #pragma GCC unroll 16
     for (int i = 0; i < kQueries; ++i) {
@@ -316,12 +324,13 @@ void chunk_queries(const AttentionJob& job,
   const std::size_t stride = partial_floats(job);
   const Span widest{span_of(begin).low, span_of(end - 1).high};
 
-  Granule<T> granules[kAttentionChunk / kLanes];
+  Granule<T> granules[kAttentionChunk / kLanes + 1];
   const std::size_t first_granule = widest.low / kLanes;
   const std::size_t end_granule = (widest.high + kLanes - 1) / kLanes;
   for (std::size_t g = first_granule; g < end_granule; ++g) {
     granules[g] = granule<T>(job, chunk * kAttentionChunk + g * kLanes);
   }
+  granules[end_granule] = granules[end_granule - 1];
   std::size_t g = first_granule;
   for (; g + Isa::kGranules <= end_granule; g += Isa::kGranules) {
     dispatch_scores<Isa, T, Isa::kGranules>(

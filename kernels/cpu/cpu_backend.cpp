@@ -34,7 +34,9 @@ constexpr std::size_t kMinRope = 8192;
 constexpr std::size_t kMinAdd = 65536;
 constexpr std::size_t kMinQuantise = 8192;
 constexpr std::size_t kMinRows = 32;
-constexpr std::size_t kMinMatmul = 65536;  // weight bytes times rows
+constexpr std::size_t kMinMatmul = 65536;  // weight bytes and multiplications
+constexpr std::size_t kMinTilesAThread = 8;
+constexpr std::size_t kMaxOwnRows = 4;
 
 const CpuMatrix& own(const PackedMatrix* matrix) {
   const auto* mine = dynamic_cast<const CpuMatrix*>(matrix);
@@ -245,7 +247,13 @@ class CpuBackend final : public Backend {
         "the block table is too short for the slice");
   }
 
-  void quantise(const float* x, std::size_t m, std::size_t cols, const RowTiles& tiles);
+  void by_rows(const float* x, std::size_t cols, const RowTiles& tiles, bool quantised);
+  void by_features(const float* x,
+                   std::size_t m,
+                   std::size_t cols,
+                   const RowTiles& tiles,
+                   bool quantised,
+                   std::size_t cost);
 
   const KernelTable& kernels_;
   ThreadPool pool_;
@@ -256,13 +264,6 @@ class CpuBackend final : public Backend {
   std::uint32_t* quantised_ = nullptr;
   std::vector<MatmulJob> jobs_;
 };
-
-void CpuBackend::quantise(const float* x, std::size_t m, std::size_t cols, const RowTiles& tiles) {
-  quantised_ = activations_.at_least(m * (cols / kQuantBlock) * kActivationWords);
-  for_row_ranges(tiles.count, m * cols >= kMinQuantise, [&](std::size_t first, std::size_t count) {
-    kernels_.quantise({x, cols, tiles, first, first + count, quantised_});
-  });
-}
 
 void CpuBackend::matmul(const float* x, std::size_t m, std::span<const MatmulOut> outs) {
   if (m == 0 || outs.empty()) {
@@ -286,20 +287,83 @@ void CpuBackend::matmul(const float* x, std::size_t m, std::span<const MatmulOut
     job.x = x;
     job.tiles = make_row_tiles(
         m, is_quantised(w.dtype()) ? kernels_.quant_row_tile : kernels_.float_row_tile);
+    job.end_tile = job.tiles.count;
     job.y = out.y;
     job.y_stride = out.y_stride == 0 ? w.rows() : out.y_stride;
     job.accumulate = out.accumulate;
     jobs_.push_back(job);
     cost += w.panels() * (w.panel_bytes() + m * cols);
   }
-  if (quantised) {
-    quantise(x, m, cols, make_row_tiles(m, kernels_.quant_row_tile));
-  }
   reserve_thread_scratch(matmul_scratch_bytes(cols));
+  const RowTiles tiles = make_row_tiles(m, kernels_.quant_row_tile);
+  const std::size_t words = cols / kQuantBlock * kActivationWords;  // a quantised row
+  if (cost < kMinMatmul || pool_.threads() == 1) {
+    if (quantised) {
+      quantised_ = activations_.at_least(m * words);
+      kernels_.quantise({x, cols, tiles, 0, tiles.count, quantised_});
+    }
+    for (MatmulJob job : jobs_) {
+      job.activations = quantised_;
+      job.scratch = thread_scratch_.front().get();
+      kernels_.matmul(job);
+    }
+  } else if (tiles.count >= kMinTilesAThread * pool_.threads()) {
+    by_rows(x, cols, tiles, quantised);
+  } else {
+    by_features(x, m, cols, tiles, quantised, cost);
+  }
+}
 
-  // Neighbouring panels to one thread, equal shares of the cost.
-  const std::size_t threads = cost < kMinMatmul ? 1 : pool_.threads();
-  const auto part = [&](unsigned thread) {
+// Many rows: a part quantises its own and multiplies them with all weights, so that activations and
+// results stay in its core's cache and nothing waits between the two.
+void CpuBackend::by_rows(const float* x, std::size_t cols, const RowTiles& tiles, bool quantised) {
+  const std::size_t parts = pool_.threads();
+  const std::size_t words = cols / kQuantBlock * kActivationWords;
+  if (quantised) {
+    quantised_ = activations_.at_least(tiles.rows * words);
+  }
+  pool_.run([&](unsigned part) {
+    if (quantised) {
+      const std::size_t first = tiles.count * part / parts;
+      const std::size_t end = tiles.count * (part + 1) / parts;
+      kernels_.quantise({x, cols, tiles, first, end, quantised_});
+    }
+    for (MatmulJob job : jobs_) {
+      job.activations = quantised_;
+      job.scratch = thread_scratch_[part].get();
+      job.first_tile = job.tiles.count * part / parts;
+      job.end_tile = job.tiles.count * (part + 1) / parts;
+      kernels_.matmul(job);
+    }
+  });
+}
+
+// Few rows: a part has neighbouring output features, an equal share of the weights' bytes. With
+// very few rows each part quantises them for itself, which takes less than handing them over.
+void CpuBackend::by_features(const float* x,
+                             std::size_t m,
+                             std::size_t cols,
+                             const RowTiles& tiles,
+                             bool quantised,
+                             std::size_t cost) {
+  const std::size_t parts = pool_.threads();
+  const std::size_t words = cols / kQuantBlock * kActivationWords;
+  const bool each_its_own = quantised && m <= kMaxOwnRows;
+  if (quantised) {
+    quantised_ = activations_.at_least((each_its_own ? parts : 1) * m * words);
+  }
+  if (quantised && !each_its_own) {
+    for_row_ranges(
+        tiles.count, m * cols >= kMinQuantise, [&](std::size_t first, std::size_t count) {
+          kernels_.quantise({x, cols, tiles, first, first + count, quantised_});
+        });
+  }
+  pool_.run([&](unsigned part) {
+    std::uint32_t* activations = quantised_;
+    if (each_its_own) {
+      activations += part * m * words;
+      kernels_.quantise({x, cols, tiles, 0, tiles.count, activations});
+    }
     std::size_t start = 0;
     for (MatmulJob job : jobs_) {
       const std::size_t each = job.panel_bytes + m * cols;
@@ -307,21 +371,16 @@ void CpuBackend::matmul(const float* x, std::size_t m, std::span<const MatmulOut
       const auto panel_at = [&](std::size_t border) {
         return border <= start ? 0 : std::min(panels, (border - start + each / 2) / each);
       };
-      job.first_panel = panel_at(cost / threads * thread);
-      job.end_panel = thread + 1 == threads ? panels : panel_at(cost / threads * (thread + 1));
+      job.first_panel = panel_at(cost / parts * part);
+      job.end_panel = part + 1 == parts ? panels : panel_at(cost / parts * (part + 1));
       start += panels * each;
       if (job.first_panel < job.end_panel) {
-        job.activations = quantised_;
-        job.scratch = thread_scratch_[thread].get();
+        job.activations = activations;
+        job.scratch = thread_scratch_[part].get();
         kernels_.matmul(job);
       }
     }
-  };
-  if (threads == 1) {
-    part(0);
-  } else {
-    pool_.run(part);
-  }
+  });
 }
 
 Result<const KernelTable*> choose(CpuIsa isa) {

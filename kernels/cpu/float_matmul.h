@@ -137,8 +137,8 @@ void float_matmul(const MatmulJob& job) {
   constexpr std::size_t kActivationBytesF = 512 << 10;
   const std::size_t tile_bytes = job.cols * sizeof(float) * std::size_t{Isa::kFloatRows};
   const std::size_t chunk = kActivationBytesF / tile_bytes < 4 ? 4 : kActivationBytesF / tile_bytes;
-  for (std::size_t tile = 0; tile < job.tiles.count; tile += chunk) {
-    const std::size_t end = tile + chunk < job.tiles.count ? tile + chunk : job.tiles.count;
+  for (std::size_t tile = job.first_tile; tile < job.end_tile; tile += chunk) {
+    const std::size_t end = tile + chunk < job.end_tile ? tile + chunk : job.end_tile;
     for (std::size_t panel = job.first_panel; panel < job.end_panel; ++panel) {
       const auto* bytes =
           reinterpret_cast<const std::uint8_t*>(job.weight) + panel * job.panel_bytes;

@@ -65,6 +65,8 @@ struct MatmulJob {
   const std::uint32_t* activations;  // quantised weights
   const float* x;                    // float weights: [m][cols]
   RowTiles tiles;
+  std::size_t first_tile;
+  std::size_t end_tile;
   float* y;  // [m][y_stride]
   std::size_t y_stride;
   bool accumulate;

@@ -60,7 +60,7 @@ void quantise(const QuantiseJob& job) {
 }
 
 // Reads ahead of the stream of weights: hardware stops at page ends, and a panel is short.
-constexpr std::size_t kPrefetchBytes = 2048;
+constexpr std::size_t kPrefetchBytes = 4096;
 
 template <class Isa, class Codec, int kRows, int kPair, bool kPrefetch>
 [[gnu::always_inline]] inline void pair_step(const std::uint8_t* record,
@@ -284,24 +284,47 @@ void expand_panel(const std::uint8_t* record, std::size_t blocks, std::uint8_t* 
 // Activations that are walked once a panel should stay in the second-level cache.
 constexpr std::size_t kActivationBytes = 384 << 10;
 
+// Tiles from which taking a panel's codes apart once pays. Nibbles cost nothing beside the dot
+// products; the other types' bits do.
+constexpr std::size_t expand_from(DType type) {
+  switch (type) {
+    case DType::Q6_K:
+      return 4;
+    case DType::Q5_0:
+    case DType::Q5_1:
+    case DType::Q4_K:
+    case DType::Q5_K:
+      return 10;
+    default:
+      return 0;  // never
+  }
+}
+
 template <class Isa, DType kType>
 void quant_matmul(const MatmulJob& job) {
   using Codec = FileCodec<kType>;
+  constexpr std::size_t kExpandFrom = expand_from(kType);
   const std::size_t row_bytes = job.cols / kQuantBlock * kActivationWords * sizeof(std::uint32_t);
   const std::size_t tile_bytes = row_bytes * static_cast<std::size_t>(Isa::kQuantRows);
   const std::size_t chunk = kActivationBytes / tile_bytes < 8 ? 8 : kActivationBytes / tile_bytes;
-  auto* scratch = reinterpret_cast<std::uint8_t*>(job.scratch);
-  for (std::size_t tile = 0; tile < job.tiles.count; tile += chunk) {
-    const std::size_t end = tile + chunk < job.tiles.count ? tile + chunk : job.tiles.count;
+  const auto* weight = reinterpret_cast<const std::uint8_t*>(job.weight);
+  // The stream's own prefetches begin kPrefetchBytes in.
+  for (std::size_t at = 0; at < kPrefetchBytes; at += 64) {
+    Isa::prefetch(weight + job.first_panel * job.panel_bytes + at);
+  }
+  for (std::size_t tile = job.first_tile; tile < job.end_tile; tile += chunk) {
+    const std::size_t end = tile + chunk < job.end_tile ? tile + chunk : job.end_tile;
     for (std::size_t panel = job.first_panel; panel < job.end_panel; ++panel) {
-      const auto* bytes =
-          reinterpret_cast<const std::uint8_t*>(job.weight) + panel * job.panel_bytes;
-      if (end - tile > 2 && !Codec::kWide) {
-        expand_panel<Isa, Codec>(bytes, job.cols / kQuantBlock, scratch);
-        quant_panel<Isa, ExpandedCodec<Codec>>(job, panel, scratch, tile, end, false);
-      } else {
-        quant_panel<Isa, Codec>(job, panel, bytes, tile, end, true);
+      const std::uint8_t* bytes = weight + panel * job.panel_bytes;
+      if constexpr (kExpandFrom != 0) {
+        if (end - tile >= kExpandFrom) {
+          auto* scratch = reinterpret_cast<std::uint8_t*>(job.scratch);
+          expand_panel<Isa, Codec>(bytes, job.cols / kQuantBlock, scratch);
+          quant_panel<Isa, ExpandedCodec<Codec>>(job, panel, scratch, tile, end, false);
+          continue;
+        }
       }
+      quant_panel<Isa, Codec>(job, panel, bytes, tile, end, true);
     }
   }
 }
