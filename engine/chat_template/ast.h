@@ -37,20 +37,19 @@ enum class NodeKind : std::uint8_t {
   Or,           // left, right
   Conditional,  // condition, value, other?
   // statements
-  Data,         // constant
-  Print,        // expressions …
-  Sequence,     // statements …
-  If,           // condition, body, condition, body …, else? (odd count: the last is else)
-  For,          // target, items, filter?, body, else?
-  Set,          // target, value
-  SetBlock,     // target, body, filter?
-  Macro,        // body; name, keywords are the parameters with their defaults (null: none)
-  CallBlock,    // call, body; keywords as in Macro
-  FilterBlock,  // filter, body
-  With,         // target, value, target, value …, body
-  Scope,        // body, in a scope of its own
-  NamespaceSet  // as a target: name is the namespace, constant the attribute
-  ,
+  Data,          // constant
+  Print,         // expressions …
+  Sequence,      // statements …
+  If,            // condition, body, condition, body …, else? (odd count: the last is else)
+  For,           // target, items, filter?, body, else?
+  Set,           // target, value
+  SetBlock,      // target, body, filter?
+  Macro,         // body; name, keywords are the parameters with their defaults (null: none)
+  CallBlock,     // call, body; keywords as in Macro
+  FilterBlock,   // filter, body
+  With,          // target, value, target, value …, body
+  Scope,         // body, in a scope of its own
+  NamespaceSet,  // as a target: name is the namespace, constant the attribute
   Break,
   Continue
 };

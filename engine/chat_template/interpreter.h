@@ -15,7 +15,7 @@
 
 namespace baton::engine::jinja {
 
-inline constexpr std::size_t kMaxWork = 8U << 20;        // steps, and kWeightBytes of text each
+inline constexpr std::size_t kMaxWork = 4U << 20;        // steps, and kWeightBytes of text each
 inline constexpr std::size_t kMaxTextBytes = 16U << 20;  // of one string, and of the output
 inline constexpr int kMaxCalls = 320;                    // nested evaluations
 

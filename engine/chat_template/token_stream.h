@@ -80,6 +80,15 @@ class TokenStream {
 
 inline constexpr int kMaxTreeDepth = 120;  // of a syntax tree, and of nested parse calls
 
+// A list of kids without copies: initializer lists cannot hold move-only values.
+template <class... Nodes>
+std::vector<NodePtr> kids_of(Nodes... nodes) {
+  std::vector<NodePtr> kids;
+  kids.reserve(sizeof...(nodes));
+  (kids.push_back(std::move(nodes)), ...);
+  return kids;
+}
+
 // Puts `kids` under `node` and counts levels.
 Result<NodePtr> finish(std::unique_ptr<Node> node, std::vector<NodePtr> kids);
 

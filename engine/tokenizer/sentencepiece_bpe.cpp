@@ -99,7 +99,7 @@ Status SentencePieceBpe::build() {
   }
   set_bytes(bytes);
 
-  words_ = TextIndex(tokens.size());
+  is_whole_.resize(tokens.size());
   std::vector<TokenId> merged;
   for (std::size_t i = 0; i < tokens.size(); ++i) {
     const auto id = static_cast<TokenId>(i);
@@ -108,9 +108,7 @@ Status SentencePieceBpe::build() {
     }
     merged.clear();
     merge_word(tokens[i], merged);
-    if (merged.size() == 1 && merged[0] == id) {
-      words_.add(tokens[i], id);
-    }
+    is_whole_[i] = merged.size() == 1 && merged[0] == id;
   }
   return {};
 }
@@ -140,8 +138,8 @@ void SentencePieceBpe::encode_text(std::string_view text,
     }
     end = std::min(end, all.size());
     const std::string_view word = all.substr(begin, end - begin);
-    const TokenId whole = words_.find(word);
-    if (whole >= 0) {
+    const TokenId whole = tokens_.find(word);
+    if (whole >= 0 && is_whole_[static_cast<std::size_t>(whole)]) {
       out.push_back(whole);
     } else {
       merge_word(word, out);

@@ -36,8 +36,8 @@ class SentencePieceBpe final : public TokenizerBase {
   void append_symbol(std::string_view symbol, std::vector<TokenId>& out) const;
   float score(TokenId id) const { return spec().scores[static_cast<std::size_t>(id)]; }
 
-  TextIndex tokens_;  // tokens that merging may build
-  TextIndex words_;   // tokens that a word of the same text becomes
+  TextIndex tokens_;            // tokens that merging may build
+  std::vector<bool> is_whole_;  // a word of the token's text becomes just this token
   std::array<TokenId, 256> byte_tokens_{};
   std::unordered_set<char32_t> before_space_;  // characters that stand before "▁" in some token
 };

@@ -17,7 +17,7 @@ namespace baton::engine {
 class TextIndex {
  public:
   TextIndex() = default;
-  explicit TextIndex(std::size_t expected) : slots_(std::bit_ceil(expected * 2 + 2)) {}
+  explicit TextIndex(std::size_t expected) : slots_(std::bit_ceil(expected + expected / 2 + 2)) {}
 
   // The first id given for a text stays. REQUIRES: no more texts than expected; `text` outlives
   // the index.
