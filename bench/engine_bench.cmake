@@ -1,4 +1,4 @@
 baton_library(loaded_model SRCS loaded_model.cpp DEPS baton::model baton::kv)
-    baton_library(perplexity SRCS perplexity.cpp DEPS baton::loaded_model baton::tokenizer)
-        baton_library(engine_bench SRCS engine_bench.cpp peer.cpp DEPS
-                          baton::loaded_model baton::cli_support simdjson::simdjson)
+baton_library(perplexity SRCS perplexity.cpp DEPS baton::loaded_model baton::tokenizer)
+baton_library(engine_bench SRCS engine_bench.cpp peer.cpp
+  DEPS baton::loaded_model baton::roofs baton::cli_support simdjson::simdjson)
