@@ -6,6 +6,7 @@
 #include <array>
 #include <bit>
 #include <cstdint>
+#include <cstring>
 
 namespace baton {
 namespace {
@@ -41,6 +42,36 @@ constexpr std::array<double, 10> series(int first) {
 }
 constexpr std::array<double, 10> kSineSeries = series(1);
 constexpr std::array<double, 10> kCosineSeries = series(0);
+
+constexpr std::size_t kLanes = 16;  // plain loops over lanes: any vector width gives these bits
+using Lanes = std::array<float, kLanes>;
+
+// lane = e^(lane + shift)
+inline void exp_lanes(Lanes& lane, float shift) {
+  constexpr float kShifter = 12582912.0F;  // 1.5 * 2^23: adding it rounds to an integer
+  for (float& value : lane) {
+    const float v = value + shift;
+    const float low = v < -87.0F ? -87.0F : v;
+    const float clamped = low > 88.0F ? 88.0F : low;
+    const float shifted = clamped * 1.44269504F + kShifter;
+    const float k = shifted - kShifter;
+    const float r = (clamped - k * 0.693359375F) + k * 2.12194440e-4F;
+    float p = 1.0F / 5040.0F;
+    p = p * r + 1.0F / 720.0F;
+    p = p * r + 1.0F / 120.0F;
+    p = p * r + 1.0F / 24.0F;
+    p = p * r + 1.0F / 6.0F;
+    p = p * r + 0.5F;
+    p = p * r + 1.0F;
+    p = p * r + 1.0F;
+    const std::uint32_t exponent =
+        (std::bit_cast<std::uint32_t>(shifted) - std::bit_cast<std::uint32_t>(kShifter) + 127U)
+        << 23U;
+    const std::uint32_t keep = v < -87.0F ? 0U : ~0U;  // tiny powers are 0
+    value = std::bit_cast<float>(std::bit_cast<std::uint32_t>(p * std::bit_cast<float>(exponent)) &
+                                 keep);
+  }
+}
 
 }  // namespace
 
@@ -110,37 +141,25 @@ void fixed_sincos(double x, double& sine, double& cosine) {
 }
 
 double fixed_exp_row(const float* x, std::size_t n, float shift, float* out) {
-  constexpr std::size_t kLanes = 16;  // plain loops over lanes: any vector width gives these bits
-  constexpr float kShifter = 12582912.0F;  // 1.5 * 2^23
   std::array<double, kLanes> sums{};
-  std::array<float, kLanes> lane;
-  for (std::size_t i = 0; i < n; i += kLanes) {
-    const std::size_t count = std::min(kLanes, n - i);
-    lane.fill(-1000.0F);
-    std::copy_n(x + i, count, lane.begin());
-    for (std::size_t j = 0; j < kLanes; ++j) {
-      const float v = lane[j] + shift;
-      const float clamped = std::min(std::max(v, -87.0F), 88.0F);
-      const float shifted = clamped * 1.44269504F + kShifter;
-      const float k = shifted - kShifter;
-      const float r = (clamped - k * 0.693359375F) + k * 2.12194440e-4F;
-      float p = 1.0F / 5040.0F;
-      p = p * r + 1.0F / 720.0F;
-      p = p * r + 1.0F / 120.0F;
-      p = p * r + 1.0F / 24.0F;
-      p = p * r + 1.0F / 6.0F;
-      p = p * r + 0.5F;
-      p = p * r + 1.0F;
-      p = p * r + 1.0F;
-      const auto scale = std::bit_cast<float>(
-          (std::bit_cast<std::int32_t>(shifted) - std::bit_cast<std::int32_t>(kShifter) + 127)
-          << 23);
-      lane[j] = v < -87.0F ? 0.0F : p * scale;
-    }
+  Lanes lane;
+  std::size_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    std::memcpy(lane.data(), x + i, sizeof(lane));
+    exp_lanes(lane, shift);
+    std::memcpy(out + i, lane.data(), sizeof(lane));
     for (std::size_t j = 0; j < kLanes; ++j) {
       sums[j] += static_cast<double>(lane[j]);
     }
-    std::copy_n(lane.begin(), count, out + i);
+  }
+  if (i < n) {
+    lane.fill(-1000.0F);
+    std::copy_n(x + i, n - i, lane.begin());
+    exp_lanes(lane, shift);
+    std::copy_n(lane.begin(), n - i, out + i);
+    for (std::size_t j = 0; j < n - i; ++j) {
+      sums[j] += static_cast<double>(lane[j]);
+    }
   }
   for (std::size_t width = kLanes / 2; width > 0; width /= 2) {
     for (std::size_t j = 0; j < width; ++j) {

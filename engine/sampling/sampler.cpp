@@ -1,5 +1,6 @@
-// A vocabulary may have 262 144 entries, so nothing here sorts all of it: greedy is one pass, cuts
-// select the few best first and widen only when the mass they hold is too small.
+// A vocabulary may have 262 144 entries, so nothing here sorts all of it: greedy is one pass, top_k
+// keeps a heap of k, top_p finds the logit that holds its mass by a histogram and sorts what is
+// above.
 #include "engine/sampling/sampler.h"
 
 #include <algorithm>
@@ -14,7 +15,9 @@ namespace baton::engine {
 namespace {
 
 constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
-constexpr std::size_t kFirstCandidates = 128;
+// Masses are gathered in slices of logits this fine, from the best down to e^-64 of it.
+constexpr std::size_t kBuckets = 2048;
+constexpr float kBucketsALogit = 32.0F;
 
 float maximum(std::span<const float> row) {
   constexpr std::size_t kLanes = 16;
@@ -165,49 +168,65 @@ TokenId Sampler::draw_cut(std::span<const float> logits,
                           const SamplingParams& params,
                           double uniform) {
   const float best = maximum(logits);
-  const std::size_t limit =
-      params.top_k > 0
-          ? std::min<std::size_t>(static_cast<std::size_t>(params.top_k), logits.size())
-          : logits.size();
   double total = 0.0;  // the mass that top_p is a share of
-  if (params.top_k == 0) {
-    total = fixed_exp_row(logits.data(), logits.size(), -best, weights_.data());
+  if (params.top_k > 0) {
+    select_best(logits, std::min(static_cast<std::size_t>(params.top_k), logits.size()));
+  } else {
+    total = select_mass(logits, best, params);
   }
-  std::size_t count = params.top_k > 0 ? limit : std::min(kFirstCandidates, limit);
-  while (true) {
-    select_best(logits, count);
-    // Weights of the candidates, best first, at the front of weights_.
-    for (std::size_t i = 0; i < count; ++i) {
-      weights_[i] = candidates_[i].logit;
-    }
-    const double held = fixed_exp_row(weights_.data(), count, -best, weights_.data());
-    if (params.top_k > 0) {
-      total = held;
-    }
-    double mass = 0.0;
-    std::size_t kept = 0;
-    bool ended = false;  // a cut fell inside of the candidates
-    while (kept < count && !ended) {
-      if (kept > 0 && weights_[kept] < params.min_p * weights_[0]) {
-        ended = true;
-        break;
-      }
-      mass += static_cast<double>(weights_[kept++]);
-      ended = params.top_p < 1.0F && mass >= static_cast<double>(params.top_p) * total;
-    }
-    if (!ended && count < limit) {
-      count = std::min(count * 8, limit);
-      continue;
-    }
-    double rest = uniform * mass;
-    for (std::size_t i = 0; i < kept; ++i) {
-      rest -= static_cast<double>(weights_[i]);
-      if (rest < 0) {
-        return candidates_[i].token;
-      }
-    }
-    return candidates_[0].token;  // rounding used up the mass
+  // Weights of the candidates, best first, at the front of weights_.
+  const std::size_t count = candidates_.size();
+  for (std::size_t i = 0; i < count; ++i) {
+    weights_[i] = candidates_[i].logit;
   }
+  const double held = fixed_exp_row(weights_.data(), count, -best, weights_.data());
+  if (params.top_k > 0) {
+    total = held;
+  }
+  double mass = 0.0;
+  std::size_t kept = 0;
+  while (kept < count && (kept == 0 || weights_[kept] >= params.min_p * weights_[0])) {
+    mass += static_cast<double>(weights_[kept++]);
+    if (params.top_p < 1.0F && mass >= static_cast<double>(params.top_p) * total) {
+      break;
+    }
+  }
+  double rest = uniform * mass;
+  for (std::size_t i = 0; i < kept; ++i) {
+    rest -= static_cast<double>(weights_[i]);
+    if (rest < 0) {
+      return candidates_[i].token;
+    }
+  }
+  return count > 0 ? candidates_[0].token : argmax(logits);  // rounding used up the mass
+}
+
+double Sampler::select_mass(std::span<const float> logits,
+                            float best,
+                            const SamplingParams& params) {
+  const double total = fixed_exp_row(logits.data(), logits.size(), -best, weights_.data());
+  const auto bucket = [best](float logit) {
+    const float below = (best - logit) * kBucketsALogit;
+    return below < static_cast<float>(kBuckets - 1) ? static_cast<std::size_t>(below)
+                                                    : kBuckets - 1;
+  };
+  bucket_mass_.assign(kBuckets, 0.0);
+  for (std::size_t i = 0; i < logits.size(); ++i) {
+    bucket_mass_[bucket(logits[i])] += static_cast<double>(weights_[i]);
+  }
+  std::size_t last = 0;
+  for (double mass = bucket_mass_[0];
+       last + 1 < kBuckets && (params.top_p >= 1.0F || mass < params.top_p * total);) {
+    mass += bucket_mass_[++last];
+  }
+  candidates_.clear();
+  for (std::size_t i = 0; i < logits.size(); ++i) {
+    if (weights_[i] > 0.0F && weights_[i] >= params.min_p && bucket(logits[i]) <= last) {
+      candidates_.push_back({logits[i], static_cast<TokenId>(i)});
+    }
+  }
+  std::sort(candidates_.begin(), candidates_.end(), better);
+  return total;
 }
 
 void Sampler::select_best(std::span<const float> logits, std::size_t count) {

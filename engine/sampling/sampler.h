@@ -37,6 +37,9 @@ class Sampler {
   void fill_logprobs(std::span<const float> logits, std::size_t count, SampledToken& out);
   TokenId draw(std::span<float> logits, const SamplingParams& params, double uniform);
   TokenId draw_cut(std::span<const float> logits, const SamplingParams& params, double uniform);
+  // Fills candidates_ with those that top_p and min_p may keep, best first; returns the mass of
+  // all.
+  double select_mass(std::span<const float> logits, float best, const SamplingParams& params);
   // Fills candidates_ with the `count` best logits, best first, ties by id.
   void select_best(std::span<const float> logits, std::size_t count);
 
@@ -47,6 +50,7 @@ class Sampler {
   std::vector<float> weights_;         // [vocab] exponentials
   std::vector<std::uint32_t> counts_;  // [vocab] all 0 between calls
   std::vector<Candidate> candidates_;
+  std::vector<double> bucket_mass_;
   double log_sum_ = 0.0;  // of the raw row, when logprobs are asked for
 };
 

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdint>
+#include <cstring>
 #include <vector>
 
 namespace baton {
@@ -50,6 +52,33 @@ TEST(FixedMath, ExpRowAgreesAndItsSumIsTheRowsSum) {
     expected += static_cast<double>(out[i]);
   }
   EXPECT_NEAR(sum, expected, 1e-9 * expected);
+}
+
+TEST(FixedMath, BitsAreTheSameInEveryBuildAndOnEveryMachine) {
+  std::uint64_t hash = 14695981039346656037ULL;
+  const auto mix = [&hash](auto value) {
+    std::uint64_t bits = 0;
+    std::memcpy(&bits, &value, sizeof(value));
+    hash = (hash ^ bits) * 1099511628211ULL;
+  };
+  std::vector<float> x;
+  for (int i = 0; i < 1003; ++i) {
+    const double v = i * 0.37 - 150;
+    double s = 0;
+    double c = 0;
+    fixed_sincos(v * 97, s, c);
+    mix(s);
+    mix(c);
+    mix(fixed_exp(v));
+    mix(fixed_log(i + 0.5));
+    x.push_back(static_cast<float>(v * 0.6));
+  }
+  std::vector<float> out(x.size());
+  mix(fixed_exp_row(x.data(), x.size(), -7.25F, out.data()));
+  for (const float value : out) {
+    mix(value);
+  }
+  EXPECT_EQ(hash, 3474458629230948395ULL);
 }
 
 }  // namespace
