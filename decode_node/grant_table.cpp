@@ -5,25 +5,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
 #include "common/base/check.h"
 #include "common/wire/convert.h"
 
 namespace baton::decode_node {
-
-bool may_follow(GrantState from, GrantState to) {
-  using enum GrantState;
-  constexpr std::array<std::pair<GrantState, GrantState>, 7> kEdges{{{Granted, Landing},
-                                                                     {Granted, Quarantined},
-                                                                     {Landing, Fencing},
-                                                                     {Landing, Quarantined},
-                                                                     {Fencing, Quarantined},
-                                                                     {Fencing, Ended},
-                                                                     {Quarantined, Ended}}};
-  return std::ranges::find(kEdges, std::pair{from, to}) != kEdges.end();
-}
 
 GrantTable::GrantTable(Executor& executor,
                        transfer::Transport& transport,

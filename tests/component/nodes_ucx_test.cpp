@@ -10,6 +10,8 @@ namespace {
 
 class NodesUcx : public ::testing::TestWithParam<const char*> {
  protected:
+  NodesUcx() { cluster_.use_engine_threads(); }
+
   std::unique_ptr<transfer::Transport> make(KvArenaView arena) {
     transfer::TransportOptions options;
     options.transport = GetParam();

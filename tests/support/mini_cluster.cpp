@@ -27,7 +27,8 @@ MiniNode::MiniNode(ManualExecutor& executor,
                    const NodeEntry& entry,
                    const std::string& role,
                    std::uint32_t num_blocks,
-                   std::uint64_t incarnation)
+                   std::uint64_t incarnation,
+                   bool has_engine_thread)
     : config_(config), runner_(model) {
   auto kv = engine::KvMemory::create(
       runner_.info().layout,
@@ -37,9 +38,14 @@ MiniNode::MiniNode(ManualExecutor& executor,
   transport_ = make_transport(entry.name, kv_->arena());
   network_ = fabric.network(entry.name);
   artifacts_.add("tokenizer", std::string(1'300'000, 't'));
+  Executor* engine = &executor;
+  if (has_engine_thread) {
+    engine_ = std::make_unique<ControlThread>("engine");
+    engine = &engine_->executor();
+  }
   node::RoleDeps deps{
       .control = executor,
-      .engine = executor,
+      .engine = *engine,
       .network = *network_,
       .transport = *transport_,
       .runner = runner_,
@@ -66,6 +72,9 @@ MiniNode::MiniNode(ManualExecutor& executor,
 
 MiniNode::~MiniNode() {
   role_->stop();
+  if (engine_ != nullptr) {
+    engine_->stop();
+  }
   transport_->stop();
   role_.reset();
 }
@@ -138,7 +147,8 @@ MiniNode& MiniCluster::add(const std::string& role,
                                          entry,
                                          role,
                                          num_blocks,
-                                         next_incarnation_++);
+                                         next_incarnation_++,
+                                         has_engine_threads_);
   const Status started = node->role().start();
   BATON_CHECK(started.has_value(), "a test's node did not start");
   nodes_[name] = std::move(node);

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "common/exec/asio_executor.h"
 #include "common/exec/manual_executor.h"
 #include "common/obs/log.h"
 #include "common/obs/metrics.h"
@@ -41,7 +42,8 @@ class MiniNode {
            const NodeEntry& entry,
            const std::string& role,
            std::uint32_t num_blocks,
-           std::uint64_t incarnation);
+           std::uint64_t incarnation,
+           bool has_engine_thread);
   MiniNode(const MiniNode&) = delete;
   MiniNode& operator=(const MiniNode&) = delete;
   ~MiniNode();
@@ -65,6 +67,7 @@ class MiniNode {
   std::unique_ptr<engine::KvMemory> kv_;
   std::unique_ptr<transfer::Transport> transport_;
   std::unique_ptr<Network> network_;
+  std::unique_ptr<ControlThread> engine_;  // null: steps run on the manual executor
   std::unique_ptr<node::Role> role_;
 };
 
@@ -87,6 +90,8 @@ class MiniCluster {
   MiniCluster& operator=(const MiniCluster&) = delete;
   ~MiniCluster();
 
+  // Nodes added from now on compute on a thread of their own, as real ones do.
+  void use_engine_threads() { has_engine_threads_ = true; }
   // Starts a node and waits until the gateway knows it.
   MiniNode& add(const std::string& role, const std::string& name, std::uint32_t num_blocks = 64);
   MiniNode& node(const std::string& name) { return *nodes_.at(name); }
@@ -133,6 +138,7 @@ class MiniCluster {
   std::map<RequestId, Answer> answers_;
   std::map<RequestId, KvGrant> grants_;
   std::uint64_t next_incarnation_ = 100;
+  bool has_engine_threads_ = false;
 };
 
 // A request with a prompt that depends on `seed` alone.
