@@ -92,6 +92,8 @@ class Raw final : public RawUcx {
     landed_ -= count;
   }
 
+  void progress() override { worker_->progress(); }
+
  private:
   static void on_sent(void* request, ucs_status_t /*status*/, void* user_data) {
     auto* self = static_cast<Raw*>(user_data);

@@ -29,6 +29,8 @@ class RawUcx {
   virtual Status send(std::uint32_t count, std::size_t window) = 0;
   // Progresses until `count` messages have landed since the last call.
   virtual void receive(std::uint32_t count) = 0;
+  // The other side's operations may need it to end.
+  virtual void progress() = 0;
 };
 
 }  // namespace baton::bench

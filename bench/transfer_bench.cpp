@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <poll.h>
 #include <signal.h>
 #include <spawn.h>
 #include <sys/mman.h>
@@ -376,6 +377,11 @@ int run_transfer_probe(const std::string& transport, std::size_t bytes, std::uin
         BATON_TRY(complete.get_future().get());
       }
       std::cout << "landed " << cpu_seconds() - cpu << std::endl;
+      if (verb == "raw") {
+        for (pollfd input{STDIN_FILENO, POLLIN, 0}; ::poll(&input, 1, 0) == 0;) {
+          raw->progress();
+        }
+      }
     }
     return {};
   };
