@@ -52,6 +52,8 @@ class SenderSession {
   Epoch epoch() const { return epoch_; }
   SenderState state() const { return state_; }
 
+  // From now on runs shorter than this share a message.
+  void set_pack_below(std::size_t bytes) { limits_.pack_below = bytes; }
   // Plans one layer's blocks; they go to the grant's blocks first, first + 1, …  Outside the grant
   // the session fails.
   void add_layer(std::uint32_t layer, std::uint32_t first, std::span<const BlockId> blocks);
@@ -83,7 +85,7 @@ class SenderSession {
   const LeaseId lease_;
   const Epoch epoch_;
   const std::uint32_t layers_;
-  const PlanLimits limits_;
+  PlanLimits limits_;
   const std::size_t window_;
   std::vector<BlockId> targets_;  // the grant's blocks in order
   std::deque<Piece> waiting_;

@@ -19,6 +19,17 @@ struct UcxSender::Op {
   std::size_t slot = 0;  // in active_
 };
 
+namespace {
+
+// Runs of blocks shorter than this share a message. Measured with UCX 1.13 on two cores, packed
+// against one message a run: shared memory 1.3 times at 4 KiB, 1.1 at 16, 1.5 at 32, even at 64;
+// TCP 1.4 times at 4 KiB, even at 8, 0.6 at 16.
+std::size_t pack_below(Lane lane) {
+  return lane == Lane::Shm ? 64 * 1024 : 8 * 1024;
+}
+
+}  // namespace
+
 UcxSender::UcxSender(const KvArenaView& arena,
                      const UcxContext& context,
                      ucp_mem_h memory,
@@ -52,6 +63,7 @@ void UcxSender::connect(const LinkPtr& link, const PeerAddress& address) {
 }
 
 void UcxSender::begin(const std::shared_ptr<Send>& send) {
+  send->entry.session.set_pack_below(pack_below(send->link->lane));
   sends_.push_back(send);
   counters_.open.store(sends_.size(), std::memory_order_relaxed);
   if (!send->link->is_up) {

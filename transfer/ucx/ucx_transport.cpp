@@ -19,8 +19,6 @@ namespace {
 
 constexpr std::size_t kMaxWindow = std::size_t{32} << 20;
 constexpr std::size_t kMaxMessage = std::size_t{1} << 20;
-// Runs of blocks shorter than this share a message.
-constexpr std::size_t kPackBelow = std::size_t{16} << 10;
 
 // What the transport and all its handles share. Members are in the order of construction; `stop`
 // takes them down in reverse.
@@ -243,8 +241,7 @@ class UcxTransport : public Transport {
                               core_->arena.layout.hash(),
                               core_->arena.layout.to_string()));
     }
-    const PlanLimits limits{
-        core_->arena.layout.block_bytes(), kMaxMessage, kPackBelow, kMaxRuns};
+    const PlanLimits limits{core_->arena.layout.block_bytes(), kMaxMessage, 0, kMaxRuns};
     auto send = std::make_shared<Send>(
         grant, core_->arena.layout.layers, limits, core_->options.window_bytes);
     send->link = own->link();
