@@ -54,7 +54,9 @@ Result<std::unique_ptr<UcxContext>> UcxContext::create(const TransportOptions& o
 }
 
 UcxContext::~UcxContext() {
-  ucp_cleanup(context_);
+  if (!is_kept_) {
+    ucp_cleanup(context_);
+  }
 }
 
 Result<std::unique_ptr<UcxMemory>> UcxMemory::create(const UcxContext& context,

@@ -6,6 +6,7 @@
 
 #include <ucp/api/ucp.h>
 
+#include <atomic>
 #include <cstddef>
 #include <memory>
 #include <string>
@@ -28,10 +29,13 @@ class UcxContext {
   UcxContext& operator=(const UcxContext&) = delete;
 
   ucp_context_h get() const { return context_; }
+  // A worker of it could not be destroyed (UcxWorker::abandon): it stays until the process ends.
+  void keep() { is_kept_ = true; }
 
  private:
   explicit UcxContext(ucp_context_h context) : context_(context) {}
   ucp_context_h context_;
+  std::atomic<bool> is_kept_ = false;
 };
 
 // Host memory known to a context, so that operations need no look-up.

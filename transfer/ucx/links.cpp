@@ -11,7 +11,7 @@ constexpr std::chrono::milliseconds kCloseLimit{500};
 
 }  // namespace
 
-UcxLinks::UcxLinks(const UcxContext& context, Reactor& reactor, Events events)
+UcxLinks::UcxLinks(UcxContext& context, Reactor& reactor, Events events)
     : context_(context), reactor_(reactor), events_(std::move(events)) {}
 
 UcxLinks::~UcxLinks() = default;
@@ -139,6 +139,9 @@ bool UcxLinks::is_closed(const LinkPtr& link) {
     }
   }
   reactor_.unwatch(link->worker->event_fd());
+  if (link->close_request != nullptr || link->operations > 0) {
+    link->worker->abandon();
+  }
   link->endpoint.reset();
   link->worker.reset();
   if (link->operations > 0) {

@@ -4,7 +4,7 @@
 //
 //   open ──error, or the peer's process ended──▶ lost ──▶ closing ──nothing outstanding──▶ gone
 //   open ──released──▶ closing
-// Closing that does not end in time ends by destroying the worker. UCX 1.13 may end the process
+// Closing that does not end in time ends by abandoning the worker. UCX 1.13 may end the process
 // when a TCP connection is closed by force while it is being refused: one that has not been proven
 // is given time to fail by itself first.
 //
@@ -57,7 +57,7 @@ class UcxLinks {
   };
 
   // All outlive every link.
-  UcxLinks(const UcxContext& context, Reactor& reactor, Events events);
+  UcxLinks(UcxContext& context, Reactor& reactor, Events events);
   ~UcxLinks();
   UcxLinks(const UcxLinks&) = delete;
   UcxLinks& operator=(const UcxLinks&) = delete;
@@ -81,7 +81,7 @@ class UcxLinks {
   void post_close(Link& link);
   bool is_closed(const LinkPtr& link);
 
-  const UcxContext& context_;
+  UcxContext& context_;
   Reactor& reactor_;
   const Events events_;
   std::vector<LinkPtr> links_;  // open and closing

@@ -7,6 +7,12 @@
 #include "common/base/check.h"
 
 namespace baton::transfer {
+namespace {
+
+// Longer than UCX's keepalive needs to find a dead peer and fail what it owes.
+constexpr std::chrono::milliseconds kCloseLimit{1'000};
+
+}  // namespace
 
 // One receive under way; UCX holds a pointer to it until its callback ran.
 struct UcxReceiver::Op {
@@ -22,8 +28,7 @@ UcxReceiver::UcxReceiver(const KvArenaView& arena, ucp_mem_h memory, Reactor& re
     : arena_(arena), memory_(memory), reactor_(reactor) {}
 UcxReceiver::~UcxReceiver() = default;
 
-Result<std::shared_ptr<UcxReceiver::InletState>> UcxReceiver::make_inlet(
-    const UcxContext& context) {
+Result<std::shared_ptr<UcxReceiver::InletState>> UcxReceiver::make_inlet(UcxContext& context) {
   auto inlet = std::make_shared<InletState>();
   inlet->owner = this;
   BATON_ASSIGN(inlet->worker, UcxWorker::create(context));
@@ -41,14 +46,42 @@ void UcxReceiver::add(const std::shared_ptr<InletState>& inlet) {
 }
 
 void UcxReceiver::remove(const std::shared_ptr<InletState>& inlet) {
-  if (std::erase(inlets_, inlet) == 0) {
+  if (inlet->is_closing || std::find(inlets_.begin(), inlets_.end(), inlet) == inlets_.end()) {
     return;
   }
-  reactor_.unwatch(inlet->worker->event_fd());
-  inlet->worker.reset();
-  // UCX will not end these any more, and cannot write for them any more.
+  inlet->is_closing = true;
+  inlet->close_limit = std::chrono::steady_clock::now() + kCloseLimit;
+  ++num_closing_;
+  check();
+}
+
+void UcxReceiver::check() {
+  if (num_closing_ == 0) {
+    return;
+  }
+  const auto now = std::chrono::steady_clock::now();
+  std::vector<std::shared_ptr<InletState>> ended;
+  std::erase_if(inlets_, [&](const std::shared_ptr<InletState>& inlet) {
+    const bool ends = inlet->is_closing && (inlet->receives == 0 || now >= inlet->close_limit);
+    if (ends) {
+      ended.push_back(inlet);
+    }
+    return ends;
+  });
+  num_closing_ -= ended.size();
+  for (const auto& inlet : ended) {
+    end(*inlet);
+  }
+}
+
+void UcxReceiver::end(InletState& inlet) {
+  reactor_.unwatch(inlet.worker->event_fd());
+  if (inlet.receives > 0) {
+    inlet.worker->abandon();
+  }
+  inlet.worker.reset();
   for (std::size_t i = active_.size(); i-- > 0;) {
-    if (active_[i]->inlet == inlet.get()) {
+    if (active_[i]->inlet == &inlet) {
       finish(*active_[i], UCS_ERR_CANCELED, 0);  // moves the last one here
     }
   }
@@ -134,7 +167,7 @@ ucs_status_t UcxReceiver::handle(InletState& inlet,
     drop(DropReason::Malformed);
     return UCS_OK;
   }
-  auto entry = find(header.lease);
+  auto entry = inlet.is_closing ? nullptr : find(header.lease);
   if (!entry) {
     drop(DropReason::UnknownLease);
     return UCS_OK;
@@ -210,6 +243,7 @@ void UcxReceiver::receive(InletState& inlet,
   }
   Op& posted = *op;
   active_.push_back(std::move(op));
+  ++inlet.receives;
   void* request = ucp_am_recv_data_nbx(inlet.worker->get(), descriptor, buffer, count, &params);
   if (UCS_PTR_IS_ERR(request)) {
     finish(posted, UCS_PTR_STATUS(request), 0);
@@ -232,6 +266,7 @@ void UcxReceiver::finish(Op& op, ucs_status_t status, std::size_t length) {
     active_[op.slot]->slot = op.slot;
   }
   active_.pop_back();
+  --owned->inlet->receives;
   const std::shared_ptr<LeaseEntry> entry = std::move(owned->entry);
   if (status == UCS_OK && length == owned->length) {
     counters_.bytes.fetch_add(length, std::memory_order_relaxed);

@@ -2,8 +2,9 @@
 // its lease before any byte moves: then its bytes are received straight into the granted blocks, or
 // it is dropped and counted.
 //
-// Each writer process has an inlet, a UCX worker of its own (links.h says why). Closing an inlet
-// ends every receive that came in through it: after that nothing of that writer can land.
+// Each writer process has an inlet, a UCX worker of its own (links.h says why). A closing inlet
+// takes no new message; the receives under way get a moment to end by themselves, since UCX cannot
+// drop them, and are abandoned with their worker after it. Then nothing of that writer can land.
 //
 // Owner: UcxTransport. Thread: `open`, `close` and counters from any thread, the rest on the
 // reactor. Failure: foreign input is dropped; a receive that ends without its bytes frees its
@@ -14,6 +15,7 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -41,6 +43,9 @@ class UcxReceiver {
   struct InletState {
     UcxReceiver* owner = nullptr;
     std::unique_ptr<UcxWorker> worker;
+    std::size_t receives = 0;  // under way
+    bool is_closing = false;
+    std::chrono::steady_clock::time_point close_limit;
   };
 
   // `memory` is the arena's; all outlive every receive.
@@ -50,7 +55,7 @@ class UcxReceiver {
   UcxReceiver& operator=(const UcxReceiver&) = delete;
 
   // Any thread; it takes messages once it was added.
-  Result<std::shared_ptr<InletState>> make_inlet(const UcxContext& context);
+  Result<std::shared_ptr<InletState>> make_inlet(UcxContext& context);
   void add(const std::shared_ptr<InletState>& inlet);
   void remove(const std::shared_ptr<InletState>& inlet);
 
@@ -61,6 +66,9 @@ class UcxReceiver {
   void stop();
   unsigned progress();
   bool arm();
+  // Ends closing inlets whose receives are over, or out of time.
+  void check();
+  bool is_over() const { return is_stopped_ && inlets_.empty(); }
 
   std::size_t open_leases() const;
   bool is_receiving() const { return !active_.empty(); }
@@ -89,11 +97,13 @@ class UcxReceiver {
                void* descriptor,
                std::size_t length);
   void finish(Op& op, ucs_status_t status, std::size_t length);
+  void end(InletState& inlet);
 
   const KvArenaView arena_;
   const ucp_mem_h memory_;
   Reactor& reactor_;
-  std::vector<std::shared_ptr<InletState>> inlets_;
+  std::vector<std::shared_ptr<InletState>> inlets_;  // open and closing
+  std::size_t num_closing_ = 0;
   bool is_stopped_ = false;
   std::vector<std::unique_ptr<Op>> active_;  // receives under way
   std::vector<std::unique_ptr<Op>> spare_;

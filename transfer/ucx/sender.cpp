@@ -31,7 +31,7 @@ std::size_t pack_below(Lane lane) {
 }  // namespace
 
 UcxSender::UcxSender(const KvArenaView& arena,
-                     const UcxContext& context,
+                     UcxContext& context,
                      ucp_mem_h memory,
                      Reactor& reactor)
     : arena_(arena),

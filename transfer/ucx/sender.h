@@ -34,10 +34,7 @@ class UcxSender {
   };
 
   // `memory` is the arena's; all outlive every operation.
-  UcxSender(const KvArenaView& arena,
-            const UcxContext& context,
-            ucp_mem_h memory,
-            Reactor& reactor);
+  UcxSender(const KvArenaView& arena, UcxContext& context, ucp_mem_h memory, Reactor& reactor);
   ~UcxSender();
   UcxSender(const UcxSender&) = delete;
   UcxSender& operator=(const UcxSender&) = delete;

@@ -57,18 +57,24 @@ Status Core::start() {
   reactor->start({
       .progress = [this] { return receiver->progress() + sender->progress(); },
       .arm = [this] { return receiver->arm() && sender->arm(); },
-      .turn = [this] { return sender->turn(); },
+      .turn =
+          [this] {
+            receiver->check();
+            return sender->turn();
+          },
       .has_traffic = [this] { return sender->has_traffic() || receiver->is_receiving(); },
       .shut_down = [this] { shut_down(); },
   });
   return {};
 }
 
-// On the reactor, as its last act. Closing links has a time limit, so this ends.
+// On the reactor, as its last act. Closing inlets and links has a time limit, so this ends.
 void Core::shut_down() {
   receiver->stop();
   sender->stop();
-  while (!sender->is_over()) {
+  while (!sender->is_over() || !receiver->is_over()) {
+    receiver->progress();
+    receiver->check();
     sender->progress();
     sender->turn();
   }

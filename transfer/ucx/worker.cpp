@@ -48,7 +48,7 @@ Envelope own_envelope(const ProcessIdentity& process) {
 
 }  // namespace
 
-Result<std::unique_ptr<UcxWorker>> UcxWorker::create(const UcxContext& context) {
+Result<std::unique_ptr<UcxWorker>> UcxWorker::create(UcxContext& context) {
   ucp_worker_params_t params{};
   params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
   // Made on the caller's thread, then used by the reactor alone.
@@ -58,7 +58,7 @@ Result<std::unique_ptr<UcxWorker>> UcxWorker::create(const UcxContext& context) 
   if (status != UCS_OK) {
     return fail(ErrorCode::Unavailable, ucx_error("creating a UCX worker", status));
   }
-  std::unique_ptr<UcxWorker> worker(new UcxWorker(handle));
+  std::unique_ptr<UcxWorker> worker(new UcxWorker(context, handle));
   BATON_TRY(worker->query());
   return worker;
 }
@@ -93,7 +93,14 @@ Status UcxWorker::query() {
 }
 
 UcxWorker::~UcxWorker() {
-  ucp_worker_destroy(worker_);
+  if (worker_ != nullptr) {
+    ucp_worker_destroy(worker_);
+  }
+}
+
+void UcxWorker::abandon() {
+  context_.keep();
+  worker_ = nullptr;
 }
 
 Status UcxWorker::set_message_handler(unsigned id, ucp_am_recv_callback_t callback, void* arg) {

@@ -22,8 +22,9 @@ constexpr unsigned kDataMessage = 1;
 
 class UcxWorker {
  public:
-  static Result<std::unique_ptr<UcxWorker>> create(const UcxContext& context);
-  // Ends every operation that is still outstanding; their callbacks do not run any more.
+  static Result<std::unique_ptr<UcxWorker>> create(UcxContext& context);
+  // UCX 1.13 ends the process when a rendezvous is outstanding on the worker: wait for its end, or
+  // abandon the worker.
   ~UcxWorker();
   UcxWorker(const UcxWorker&) = delete;
   UcxWorker& operator=(const UcxWorker&) = delete;
@@ -38,15 +39,19 @@ class UcxWorker {
 
   Status set_message_handler(unsigned id, ucp_am_recv_callback_t callback, void* arg);
   unsigned progress() { return ucp_worker_progress(worker_); }
+  // Leaves UCX's worker as it is until the process ends. Nothing lands through it any more, since
+  // nobody progresses it, and its callbacks do not run.
+  void abandon();
   // False: there is work already, progress again.
   bool arm() { return ucp_worker_arm(worker_) == UCS_OK; }
 
  private:
-  explicit UcxWorker(ucp_worker_h worker) : worker_(worker) {}
+  UcxWorker(UcxContext& context, ucp_worker_h worker) : context_(context), worker_(worker) {}
   Status query();
 
-  ucp_worker_h worker_;
-  int event_fd_ = -1;  // owned by the worker
+  UcxContext& context_;
+  ucp_worker_h worker_;  // null once abandoned
+  int event_fd_ = -1;    // owned by the worker
   std::vector<std::byte> address_;
   std::size_t max_header_bytes_ = 0;
 };
