@@ -71,6 +71,7 @@ void ScriptedNode::start() {
 
 void ScriptedNode::kill() {
   life_.reset();
+  timers_.clear();
   heartbeat_.reset();
   if (link_) {
     link_->stop();
@@ -130,11 +131,12 @@ void ScriptedNode::after(std::chrono::milliseconds delay, Task task) {
   if (delay.count() == 0) {
     return executor_.post(std::move(guarded));
   }
-  auto handle = std::make_shared<TimerHandle>();
-  *handle = executor_.call_after(delay, [handle, guarded = std::move(guarded)]() mutable {
-    guarded();
-    *handle = {};
-  });
+  const std::uint64_t number = next_timer_++;
+  timers_[number] =
+      executor_.call_after(delay, [this, number, guarded = std::move(guarded)]() mutable {
+        const auto fired = timers_.extract(number);
+        guarded();
+      });
 }
 
 void ScriptedNode::on_frame(Channel& channel, wire::Frame frame) {

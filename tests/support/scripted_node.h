@@ -138,6 +138,8 @@ class ScriptedNode {
   std::map<Key, bool> prefilling_;     // of a prefill node; false: cancelled
   std::vector<GenerateRequest> seen_;
   bool step_pending_ = false;
+  std::map<std::uint64_t, TimerHandle> timers_;  // of tasks that wait
+  std::uint64_t next_timer_ = 0;
   std::shared_ptr<bool> life_;  // of posted tasks: a killed node does nothing more
 };
 
