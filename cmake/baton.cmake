@@ -38,10 +38,11 @@ add_library(baton_flags INTERFACE)
 target_include_directories(baton_flags INTERFACE ${CMAKE_SOURCE_DIR} ${CMAKE_BINARY_DIR})
 # Floating-point contraction stays off: a kernel says `fma` where it means it, on every instruction set.
 target_compile_options(baton_flags INTERFACE
-  -Wall -Wextra -Werror -Wnon-virtual-dtor -Woverloaded-virtual -Wno-missing-field-initializers
+  -Wall -Wextra $<$<CXX_COMPILER_ID:GNU>:-Werror> -Wnon-virtual-dtor -Woverloaded-virtual -Wno-missing-field-initializers
   -ffp-contract=off -fno-omit-frame-pointer)
 if(BATON_SANITIZE)
-  target_compile_options(baton_flags INTERFACE -fsanitize=${BATON_SANITIZE} -fno-sanitize-recover=all -Wno-maybe-uninitialized)
+  target_compile_options(baton_flags INTERFACE -fsanitize=${BATON_SANITIZE} -fno-sanitize-recover=all
+    $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
   target_link_options(baton_flags INTERFACE -fsanitize=${BATON_SANITIZE})
   if(BATON_SANITIZE STREQUAL "thread")
     # Asio has stand-alone fences, which this sanitizer does not see; what they order, mutexes do too.

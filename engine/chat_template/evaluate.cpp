@@ -139,12 +139,13 @@ Result<SliceRange> slice_range(const Value parts[3], std::int64_t size) {
     if (parts[i].is_none()) {
       continue;
     }
-    if (parts[i].as<double>() != nullptr || !parts[i].is_number()) {
+    if (!parts[i].is_integer()) {
       return template_error("slice indices must be integers");
     }
-    numbers[i] = static_cast<std::int64_t>(parts[i].number());
+    numbers[i] = parts[i].integer();
   }
-  const std::int64_t step = numbers[2];
+  // A larger step gives the same, and adding it cannot overflow.
+  const std::int64_t step = std::clamp(numbers[2], -size - 1, size + 1);
   if (step == 0) {
     return template_error("a slice step cannot be zero");
   }
@@ -322,8 +323,8 @@ Result<Value> Interpreter::item(const Value& object, const Value& key) {
     if (const Value* value = dict->find(key)) {
       return *value;
     }
-  } else if (key.is_number() && key.as<double>() == nullptr) {
-    const auto index = static_cast<std::int64_t>(key.number());
+  } else if (key.is_integer()) {
+    const std::int64_t index = key.integer();
     if (const List* list = object.list()) {
       const auto size = static_cast<std::int64_t>(list->items.size());
       const std::int64_t at = index < 0 ? index + size : index;

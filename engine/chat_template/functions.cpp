@@ -211,11 +211,10 @@ Result<std::int64_t> integer_argument(const Arguments& arguments,
   if (value == nullptr || value->is_none()) {
     return when_absent;
   }
-  if (value->as<double>() != nullptr || !value->is_number()) {
+  if (!value->is_integer()) {
     return template_error(fmt::format("an integer is needed, found {}", value->type_name()));
   }
-  const auto* integer = value->as<std::int64_t>();
-  return integer != nullptr ? *integer : static_cast<std::int64_t>(value->number());
+  return value->integer();
 }
 
 bool flag_argument(const Arguments& arguments,

@@ -5,6 +5,8 @@
 #include <charconv>
 #include <cmath>
 
+#include "engine/chat_template/python_text.h"
+
 namespace baton::engine::jinja {
 namespace {
 
@@ -16,15 +18,6 @@ std::unexpected<Error> unsupported(std::string_view op, const Value& left, const
   }
   return template_error(
       fmt::format("'{}' does not work on '{}' and '{}'", op, left.type_name(), right.type_name()));
-}
-
-bool is_integer(const Value& value) {
-  return value.as<std::int64_t>() != nullptr || value.as<bool>() != nullptr;
-}
-
-std::int64_t integer(const Value& value) {
-  const auto* held = value.as<std::int64_t>();
-  return held != nullptr ? *held : *value.as<bool>() ? 1 : 0;
 }
 
 Result<Value> integer_power(std::int64_t base, std::int64_t exponent) {
@@ -128,26 +121,55 @@ Result<Value> repeat(Interpreter& interpreter, const Value& value, std::int64_t 
   return make_list(std::move(items), list.tuple);
 }
 
+// "%-10.3s": at most 3 characters, then spaces up to 10 on the right (left without "-").
+Result<Text> format_text(std::string_view spec, const Text& text) {
+  const std::size_t dot = spec.find('.');
+  const std::string_view head = spec.substr(0, dot);
+  const auto number = [](std::string_view digits) {
+    std::size_t value = 0;
+    std::from_chars(digits.data(), digits.data() + digits.size(), value);
+    return value;
+  };
+  Text out = text;
+  if (dot != std::string_view::npos) {
+    out = text.slice(0, char_offset(text.view(), number(spec.substr(dot + 1))));
+  }
+  const std::size_t digits = std::min(head.find_first_of("123456789"), head.size());
+  const std::size_t width = number(head.substr(digits));
+  const std::size_t size = count_chars(out.view());
+  if (size >= width) {
+    return out;
+  }
+  const std::string padding(width - size, ' ');
+  if (head.find('-') != std::string_view::npos) {
+    out.append(padding, false);
+    return out;
+  }
+  Text padded(padding, false);
+  padded.append(out);
+  return padded;
+}
+
 // The text of one "%…" whose flags and width are in `spec`, up to the letter.
 Result<Text> format_one(std::string_view spec, char letter, const Value& value) {
-  if (letter == 's' && spec.empty()) {
-    return value.str();
+  if (spec.size() > 6) {
+    return template_error("a format is too long");
   }
-  if (letter == 'r' && spec.empty()) {
-    return value.repr();
+  if (letter == 's' || letter == 'r') {
+    return format_text(spec, letter == 's' ? value.str() : value.repr());
   }
   if (!value.is_number()) {
     return template_error(fmt::format("%{} needs a number, not {}", letter, value.type_name()));
   }
-  if (spec.size() > 6) {
-    return template_error("a format is too long");
+  const bool real = letter == 'f';
+  if (!real && value.as<double>() != nullptr && !(std::fabs(value.number()) < 9e18)) {
+    return template_error("a number is too large");
   }
-  const std::string form = fmt::format("%{}{}{}", spec, letter == 'f' ? "" : "l", letter);
+  const std::string form = fmt::format("%{}{}{}", spec, real ? "" : "l", letter);
+  const long whole = value.is_integer() ? value.integer() : static_cast<long>(value.number());
   char buffer[512];
-  const int size =
-      letter == 'f'
-          ? std::snprintf(buffer, sizeof(buffer), form.c_str(), value.number())
-          : std::snprintf(buffer, sizeof(buffer), form.c_str(), static_cast<long>(value.number()));
+  const int size = real ? std::snprintf(buffer, sizeof(buffer), form.c_str(), value.number())
+                        : std::snprintf(buffer, sizeof(buffer), form.c_str(), whole);
   if (size < 0 || static_cast<std::size_t>(size) >= sizeof(buffer)) {
     return template_error("a formatted number is too long");
   }
@@ -166,7 +188,7 @@ Result<Value> unary_operator(bool negate, const Value& value) {
   if (const auto* real = value.as<double>()) {
     return Value(negate ? -*real : *real);
   }
-  return integer_operator(negate ? '-' : '+', false, 0, integer(value));
+  return integer_operator(negate ? '-' : '+', false, 0, value.integer());
 }
 
 Result<Value> binary_operator(Interpreter& interpreter,
@@ -181,15 +203,15 @@ Result<Value> binary_operator(Interpreter& interpreter,
   }
   if (left.is_number() && right.is_number()) {
     const bool doubled = op.size() == 2;
-    return is_integer(left) && is_integer(right)
-               ? integer_operator(op[0], doubled, integer(left), integer(right))
+    return left.is_integer() && right.is_integer()
+               ? integer_operator(op[0], doubled, left.integer(), right.integer())
                : real_operator(op[0], doubled, left.number(), right.number());
   }
-  if (op == "*" && is_integer(right) && (left.text() != nullptr || left.list() != nullptr)) {
-    return repeat(interpreter, left, integer(right));
+  if (op == "*" && right.is_integer() && (left.text() != nullptr || left.list() != nullptr)) {
+    return repeat(interpreter, left, right.integer());
   }
-  if (op == "*" && is_integer(left) && (right.text() != nullptr || right.list() != nullptr)) {
-    return repeat(interpreter, right, integer(left));
+  if (op == "*" && left.is_integer() && (right.text() != nullptr || right.list() != nullptr)) {
+    return repeat(interpreter, right, left.integer());
   }
   if (op == "+" && left.text() != nullptr && right.text() != nullptr) {
     BATON_TRY(interpreter.charge_text(left.text()->size() + right.text()->size()));

@@ -15,10 +15,6 @@ Result<Value> argument(const Arguments& arguments) {
   return arguments.positional[0];
 }
 
-bool is_integer(const Value& value) {
-  return value.as<std::int64_t>() != nullptr || value.as<bool>() != nullptr;
-}
-
 template <bool (*holds)(const Value&)>
 Result<bool> simple(Interpreter&, const Value& input, const Arguments&) {
   return holds(input);
@@ -85,7 +81,7 @@ Result<bool> even_or_odd(Interpreter& interpreter, const Value& input, const Arg
 
 Result<bool> divisible(Interpreter& interpreter, const Value& input, const Arguments& arguments) {
   BATON_ASSIGN(const Value by, argument(arguments));
-  if (!is_integer(input) || !is_integer(by)) {
+  if (!input.is_integer() || !by.is_integer()) {
     return template_error("divisibleby needs integers");
   }
   BATON_ASSIGN(const Value rest, binary_operator(interpreter, "%", input, by));

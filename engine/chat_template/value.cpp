@@ -140,6 +140,15 @@ double Value::number() const {
   return real != nullptr ? *real : 0;
 }
 
+bool Value::is_integer() const {
+  return as<std::int64_t>() != nullptr || as<bool>() != nullptr;
+}
+
+std::int64_t Value::integer() const {
+  const auto* held = as<std::int64_t>();
+  return held != nullptr ? *held : *as<bool>() ? 1 : 0;
+}
+
 int Value::depth() const {
   if (list() != nullptr) {
     return list()->depth;

@@ -82,6 +82,10 @@ class Value {
   // Numbers of any kind; bool counts as 0 and 1.
   bool is_number() const;
   double number() const;
+  // int or bool.
+  bool is_integer() const;
+  // REQUIRES: is_integer().
+  std::int64_t integer() const;
   // Levels of lists and dicts below and including this.
   int depth() const;
   std::size_t weight() const;
