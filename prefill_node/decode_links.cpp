@@ -201,6 +201,9 @@ void DecodeLinks::lose(std::uint64_t number, const Error& why) {
   if (lost.front().channel != nullptr) {
     lost.front().channel->close();
   }
+  if (lost.front().peer != nullptr) {
+    lost.front().peer->disconnect();  // its users' blocks must not wait for a node that is stopped
+  }
   for (auto& [id, user] : lost.front().users) {
     const Error error{why.code, "decode node at " + lost.front().address + ": " + why.message};
     if (!user.abort_reason) {

@@ -106,6 +106,10 @@ class Peer {
   virtual bool is_up() const = 0;
   // Lane that carries the bytes (tcp, shm, …), known once connected.
   virtual std::string transport_name() const = 0;
+  // The other process has gone silent: what is open on this connection fails, what is posted is
+  // given up in a bounded time, and `failed` does not run. Dropping the handle alone waits for
+  // open sends, which a process that is stopped never ends.
+  virtual void disconnect() = 0;
 };
 
 class Transport {

@@ -33,6 +33,7 @@ struct FakeEndpoint {
     std::string to;
     std::atomic<bool> is_up = true;
     std::function<void(Error)> failed;
+    std::vector<std::function<void()>> stalled;  // fail one operation each
   };
   struct Send {
     std::shared_ptr<SendEntry> entry;
@@ -153,6 +154,9 @@ class FakeNetwork::Core : public std::enable_shared_from_this<FakeNetwork::Core>
         settle(self, send);
       }
     }
+    for (const auto& give_up : std::exchange(link->stalled, {})) {
+      give_up();
+    }
     if (link->failed) {
       std::exchange(link->failed, nullptr)(error);
     }
@@ -252,12 +256,21 @@ class FakeNetwork::Core : public std::enable_shared_from_this<FakeNetwork::Core>
       case FakeFate::Drop:
         post([complete] { complete(true); });
         return;
-      case FakeFate::Stall:
-        stalled.emplace_back([arrive, complete] {
+      case FakeFate::Stall: {
+        const auto is_over = std::make_shared<bool>(false);
+        stalled.emplace_back([arrive, complete, is_over] {
           arrive();
-          complete(true);
+          if (!std::exchange(*is_over, true)) {
+            complete(true);
+          }
+        });
+        send.link->stalled.emplace_back([complete, is_over] {
+          if (!std::exchange(*is_over, true)) {
+            complete(false);
+          }
         });
         return;
+      }
       case FakeFate::Fail:
         post([complete] { complete(false); });
         return;
@@ -277,12 +290,21 @@ using EndpointPtr = std::shared_ptr<FakeEndpoint>;
 
 class FakePeer : public transfer::Peer {
  public:
-  explicit FakePeer(std::shared_ptr<FakeEndpoint::Link> link) : link_(std::move(link)) {}
+  FakePeer(CorePtr core, EndpointPtr self, std::shared_ptr<FakeEndpoint::Link> link)
+      : core_(std::move(core)), self_(std::move(self)), link_(std::move(link)) {}
   bool is_up() const override { return link_->is_up; }
   std::string transport_name() const override { return "shm"; }
+  void disconnect() override {
+    core_->post([core = core_, self = self_, link = link_] {
+      link->failed = nullptr;
+      core->lose_link(self, link);
+    });
+  }
   const std::shared_ptr<FakeEndpoint::Link>& link() const { return link_; }
 
  private:
+  CorePtr core_;
+  EndpointPtr self_;
   std::shared_ptr<FakeEndpoint::Link> link_;
 };
 
@@ -403,7 +425,7 @@ class FakeTransport : public transfer::Transport {
         core->lose_link(self, link);
       }
     });
-    return std::make_shared<FakePeer>(std::move(link));
+    return std::make_shared<FakePeer>(core_, self_, std::move(link));
   }
 
   Result<std::unique_ptr<transfer::LeaseSender>> begin(std::shared_ptr<transfer::Peer> peer,

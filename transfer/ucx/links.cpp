@@ -46,6 +46,11 @@ void UcxLinks::release(const LinkPtr& link) {
   }
 }
 
+void UcxLinks::disconnect(const LinkPtr& link) {
+  link->failed = nullptr;
+  lose(link, Error{ErrorCode::PeerStalled, "the connection to the peer was given up"});
+}
+
 void UcxLinks::close_all() {
   const auto links = links_;
   for (const LinkPtr& link : links) {

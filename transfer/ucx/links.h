@@ -65,6 +65,8 @@ class UcxLinks {
   Status open(const LinkPtr& link, const PeerAddress& address);
   // The user needs it no more.
   void release(const LinkPtr& link);
+  // The same while operations may be outstanding: they fail.
+  void disconnect(const LinkPtr& link);
   void close_all();
 
   unsigned progress();

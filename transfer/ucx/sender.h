@@ -42,6 +42,7 @@ class UcxSender {
   void connect(const LinkPtr& link, const PeerAddress& address);
   // The user needs it no more.
   void release(const LinkPtr& link) { links_.release(link); }
+  void disconnect(const LinkPtr& link) { links_.disconnect(link); }
   void begin(const std::shared_ptr<Send>& send);
   // Something about a send has changed: the next turn looks at it.
   void touch() { is_dirty_ = true; }

@@ -102,6 +102,10 @@ class UcxPeer : public Peer {
   bool is_up() const override { return link_->is_up; }
   std::string transport_name() const override { return std::string(to_string(link_->lane)); }
 
+  void disconnect() override {
+    core_->reactor->post([core = core_.get(), link = link_] { core->sender->disconnect(link); });
+  }
+
   const Core* core() const { return core_.get(); }
   const std::shared_ptr<Link>& link() const { return link_; }
 

@@ -271,6 +271,24 @@ TEST_F(DecodeLinksTest, SilentDecodeNodeIsLost) {
   EXPECT_EQ(links_->num_up(), 0U);
 }
 
+TEST_F(DecodeLinksTest, ASilentDecodeNodeKeepsNoBlocks) {
+  open_decode();
+  auto kv = sender(grant(1), 1);
+  kv->start();
+  executor_.run_until_idle();
+  data_.set_hook([](const testing::FakeMessage&) { return testing::FakeFate::Stall; });
+  kv->blocks_complete(std::vector<BlockId>{BlockId{0}}, 1);
+  kv->commit({});
+  executor_.run_until_idle();
+  answers_heartbeats_ = false;
+  executor_.advance(milliseconds(2'000));
+  ASSERT_EQ(failed_.size(), 1U);
+  bool done = false;
+  kv->abort("lost", [&] { done = true; });
+  executor_.run_until_idle();
+  EXPECT_TRUE(done);
+}
+
 TEST_F(DecodeLinksTest, DecodesAbortFailsTheSender) {
   open_decode();
   const KvGrant promise = grant(1);

@@ -155,6 +155,26 @@ TEST_P(Processes, AReceiverKilledFailsTheSenderWhoThenServesANewOne) {
   }
 }
 
+TEST_P(Processes, AStoppedReceiversSendIsGivenUpAndANewOneServes) {
+  PeerProcess prefill(GetParam());
+  PeerProcess stopped(GetParam());
+  stopped.say("open " + lease(0));
+  ASSERT_EQ(stopped.read(), "opened");
+  prefill.say("connect " + stopped.address());
+  ASSERT_TRUE(prefill.read_until("connected"));
+  stopped.stop();
+  prefill.say("send " + lease(0));
+  prefill.say("disconnect");
+  EXPECT_TRUE(prefill.read_until("quiesced"));
+  PeerProcess decode(GetParam());
+  decode.say("open " + lease(1));
+  ASSERT_EQ(decode.read(), "opened");
+  prefill.say("connect " + decode.address());
+  ASSERT_TRUE(prefill.read_until("connected"));
+  prefill.say("send " + lease(1));
+  EXPECT_TRUE(prefill.read_until("flushed"));
+}
+
 TEST_P(Processes, ASenderKilledLeavesTheReceiverAble) {
   PeerProcess decode(GetParam());
   for (int round = 0; round < 3; ++round) {

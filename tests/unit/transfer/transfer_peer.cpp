@@ -93,6 +93,11 @@ int main(int argc, char** argv) {
       say("address " + to_hex(inlet->address()));
       continue;
     }
+    if (verb == "disconnect") {
+      peer->disconnect();
+      sender->abort([] { say("quiesced"); });
+      continue;
+    }
     if (verb == "quit") {
       break;
     }
