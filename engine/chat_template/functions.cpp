@@ -41,9 +41,12 @@ Result<Value> range(Interpreter& interpreter, const Arguments& arguments) {
   return make_list(std::move(items));
 }
 
-Result<Value> make_dict(const Arguments& arguments, bool as_namespace) {
+Result<Value> make_dict(Interpreter& interpreter, const Arguments& arguments, bool as_namespace) {
   auto dict = std::make_shared<Dict>();
   dict->is_namespace = as_namespace;
+  if (as_namespace) {
+    interpreter.keep(dict);
+  }
   if (!arguments.positional.empty()) {
     if (const Dict* given = arguments.positional[0].dict()) {
       for (const auto& [key, value] : given->entries()) {
@@ -111,11 +114,10 @@ std::optional<Value> global_function(std::string_view name) {
     return make_function("range", range);
   }
   if (name == "dict" || name == "namespace") {
-    return make_function(std::string(name),
-                         [is_namespace = name == "namespace"](
-                             Interpreter&, const Arguments& arguments) -> Result<Value> {
-                           return make_dict(arguments, is_namespace);
-                         });
+    return make_function(
+        std::string(name),
+        [is_namespace = name == "namespace"](Interpreter& interpreter, const Arguments& arguments)
+            -> Result<Value> { return make_dict(interpreter, arguments, is_namespace); });
   }
   if (name == "raise_exception") {
     return make_function(

@@ -29,6 +29,12 @@ class Interpreter::Entered {
   Interpreter* owner_;
 };
 
+Interpreter::~Interpreter() {
+  for (const auto& space : namespaces_) {
+    space->clear();
+  }
+}
+
 Error Interpreter::at_line(Error error, int line) {
   if (!error.message.starts_with("chat template")) {
     error.message = fmt::format("chat template, line {}: {}", line, error.message);

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -32,6 +33,9 @@ class Interpreter {
   // `unix_seconds`: the time that strftime_now gives, in UTC.
   Interpreter(const Dict& globals, std::int64_t unix_seconds)
       : globals_(&globals), unix_seconds_(unix_seconds) {}
+  Interpreter(const Interpreter&) = delete;
+  Interpreter& operator=(const Interpreter&) = delete;
+  ~Interpreter();
 
   Result<Text> run(const Node& root);
 
@@ -45,6 +49,8 @@ class Interpreter {
   Status charge(std::size_t work);
   Status charge_text(std::size_t bytes);
   std::int64_t unix_seconds() const { return unix_seconds_; }
+  // A namespace may hold itself: the interpreter keeps each, and empties it at the end.
+  void keep(std::shared_ptr<Dict> space) { namespaces_.push_back(std::move(space)); }
 
  private:
   enum class Flow : std::uint8_t { Next, Break, Continue };
@@ -78,6 +84,7 @@ class Interpreter {
   const Dict* globals_;
   std::int64_t unix_seconds_;
   Scope root_;
+  std::vector<std::shared_ptr<Dict>> namespaces_;
   Text* out_ = nullptr;
   std::size_t work_ = 0;
   int calls_ = 0;

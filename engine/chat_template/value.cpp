@@ -236,6 +236,11 @@ Status Dict::set(Value key, Value value) {
   return {};
 }
 
+void Dict::clear() {
+  entries_.clear();
+  by_text_.clear();
+}
+
 bool Dict::erase(const Value& key) {
   const std::size_t index = index_of(key);
   if (index == kAbsent) {

@@ -4,7 +4,8 @@
 // Lists and dicts are shared by reference, and what is inside of one is frozen: putting a list into
 // a list puts a copy there (a frozen one is shared). So no value can hold itself, and depth and
 // weight of every value are known and bounded, which bounds every walk. Namespaces, loop objects
-// and functions cannot be put into lists and dicts; a namespace holds anything.
+// and functions cannot be put into lists and dicts; a namespace holds anything, also itself, and is
+// emptied when the rendering ends.
 //
 // Thread: values of one rendering belong to its thread. Failure: as the calls say; messages are
 // sentences without a line, which the interpreter adds.
@@ -116,6 +117,7 @@ class Dict {
   // Freezes the value, except in a namespace.
   Status set(Value key, Value value);
   bool erase(const Value& key);
+  void clear();
   const std::vector<std::pair<Value, Value>>& entries() const { return entries_; }
   int depth() const { return depth_; }
   std::size_t weight() const { return weight_; }

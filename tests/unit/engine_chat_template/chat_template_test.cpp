@@ -173,6 +173,9 @@ TEST(Bounds, NoValueHoldsItself) {
   EXPECT_NE(error_of("{% set n = namespace() %}{% set l = [n] %}").find("cannot be put"),
             std::string::npos);
   EXPECT_EQ(joined(*render("{% set n = namespace() %}{% set n.n = n %}{{ n }}")), "<Namespace>");
+  EXPECT_TRUE(
+      render("{% set n = namespace() %}{% for i in range(50000) %}{% set m = namespace(n=n.n) %}"
+             "{% set n.n = m %}{% endfor %}"));
 }
 
 TEST(Fuzz, DamagedTemplatesNeverCrash) {
