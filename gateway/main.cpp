@@ -13,10 +13,11 @@
 namespace {
 
 constexpr std::chrono::milliseconds kDrainLimit{30'000};
+constexpr int kUsage = 2;  // exit status of a wrong command line or configuration
 
 int fail(const baton::Error& error) {
   fmt::print(stderr, "baton-gateway: {}\n", error.message);
-  return error.code == baton::ErrorCode::InvalidConfig ? 2 : 1;
+  return error.code == baton::ErrorCode::InvalidConfig ? kUsage : 1;
 }
 
 // Blocks the ending signals in every thread made from here on; `wait` takes them one by one.
@@ -49,7 +50,11 @@ int main(int argc, char** argv) {
                "baton-gateway"};
   app.add_option("--config", config_path, "cluster.yaml")->required();
   app.add_option("--set", overrides, "key=value, over the file; may be repeated");
-  CLI11_PARSE(app, argc, argv);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : kUsage;
+  }
 
   const auto config = baton::load_config(config_path, overrides);
   if (!config) {

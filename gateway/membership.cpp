@@ -90,11 +90,11 @@ void Membership::stop() {
 }
 
 std::optional<wire::Refusal> Membership::check(const wire::Hello& hello) const {
+  const auto same_name = nodes_.find(hello.node());
   HelloExpectations expected;
   expected.cluster_token = options_.token;
   expected.roles = {"prefill", "decode"};
   const auto model = models_.find(hello.model().id());
-  const auto same_name = nodes_.find(hello.node());
   // A model whose only node comes back may come back changed.
   const bool alone = model != models_.end() && model->second.nodes == 1 &&
                      same_name != nodes_.end() &&
@@ -106,6 +106,18 @@ std::optional<wire::Refusal> Membership::check(const wire::Hello& hello) const {
   }
   if (auto refused = check_hello(hello, expected)) {
     return refused;
+  }
+  if (same_name != nodes_.end() && same_name->second->health == PeerHealth::Alive &&
+      same_name->second->incarnation.value != hello.incarnation()) {
+    // Two processes of one name would take each other's place for ever. One that was started anew
+    // gets in once the heartbeats of its old life are missed.
+    wire::Refusal taken = refusal(
+        "node",
+        fmt::format("a node named '{}' is here and alive, connected from {}; names are unique",
+                    hello.node(),
+                    same_name->second->channel->remote()));
+    taken.set_code(std::string(to_string(ErrorCode::Busy)));
+    return taken;
   }
   if (!hello.has_model() || hello.model().id().empty()) {
     return refusal("model", "a node must say which model it serves");

@@ -13,9 +13,24 @@ std::string_view prompt_param(const ApiRequest& api) {
   return api.endpoint == Endpoint::Chat ? "messages" : "prompt";
 }
 
+// `count`: the number of tokens in words.
+ApiError too_long(const ApiRequest& api,
+                  const ServedModel& model,
+                  const std::string& count,
+                  std::string_view remark = "") {
+  return bad_request("context_length_exceeded",
+                     std::string(prompt_param(api)),
+                     fmt::format("This model's maximum context length is {} tokens, but the prompt "
+                                 "has {} tokens{}. Shorten it.",
+                                 model.max_tokens,
+                                 count,
+                                 remark));
+}
+
 ApiResult<std::vector<TokenId>> chat_prompt(const ApiRequest& api,
-                                            const ModelArtifacts& artifacts,
+                                            const ServedModel& model,
                                             std::int64_t unix_seconds) {
+  const ModelArtifacts& artifacts = *model.artifacts;
   if (artifacts.chat_template == nullptr) {
     return std::unexpected(bad_request(
         "unsupported_value", "model", "This model has no chat template; use /v1/completions."));
@@ -25,7 +40,11 @@ ApiResult<std::vector<TokenId>> chat_prompt(const ApiRequest& api,
   input.add_generation_prompt = api.add_generation_prompt;
   input.kwargs_json = api.template_kwargs_json;
   input.unix_seconds = unix_seconds;
-  auto ids = engine::encode_chat(*artifacts.chat_template, *artifacts.tokenizer, std::move(input));
+  auto ids = engine::encode_chat(
+      *artifacts.chat_template, *artifacts.tokenizer, std::move(input), model.max_tokens);
+  if (!ids && ids.error().code == ErrorCode::ContextTooLong) {
+    return std::unexpected(too_long(api, model, ids.error().message));
+  }
   if (!ids) {
     return std::unexpected(bad_request(
         "invalid_value",
@@ -37,6 +56,11 @@ ApiResult<std::vector<TokenId>> chat_prompt(const ApiRequest& api,
 
 ApiResult<std::vector<TokenId>> completion_prompt(const ApiRequest& api, const ServedModel& model) {
   if (!api.prompt_is_ids) {
+    // Tokenizing 32 MB of one word takes seconds of a thread that others wait for.
+    const std::size_t least = model.artifacts->tokenizer->least_tokens(api.prompt.size());
+    if (least > model.max_tokens) {
+      return std::unexpected(too_long(api, model, fmt::format("at least {}", least)));
+    }
     return model.artifacts->tokenizer->encode(api.prompt, true, true);
   }
   for (std::size_t i = 0; i < api.prompt_ids.size(); ++i) {
@@ -59,7 +83,7 @@ ApiResult<GenerateRequest> build_request(const ApiRequest& api,
                                          RequestId id,
                                          std::uint64_t fallback_seed,
                                          std::int64_t unix_seconds) {
-  auto prompt = api.endpoint == Endpoint::Chat ? chat_prompt(api, *model.artifacts, unix_seconds)
+  auto prompt = api.endpoint == Endpoint::Chat ? chat_prompt(api, model, unix_seconds)
                                                : completion_prompt(api, model);
   if (!prompt) {
     return std::unexpected(std::move(prompt).error());
@@ -70,14 +94,11 @@ ApiResult<GenerateRequest> build_request(const ApiRequest& api,
   }
   const std::size_t limit = model.max_tokens;
   if (prompt->size() >= limit) {
-    return std::unexpected(bad_request(
-        "context_length_exceeded",
-        std::string(prompt_param(api)),
-        fmt::format("This model's maximum context length is {} tokens, but the prompt has {} "
-                    "tokens{}. Shorten it.",
-                    limit,
-                    prompt->size(),
-                    prompt->size() == limit ? ", which leaves no room for an answer" : "")));
+    return std::unexpected(
+        too_long(api,
+                 model,
+                 std::to_string(prompt->size()),
+                 prompt->size() == limit ? ", which leaves no room for an answer" : ""));
   }
   const auto room = static_cast<std::uint32_t>(limit - prompt->size());
   GenerateRequest request;

@@ -1,7 +1,8 @@
 // From messages to token ids: renders the template with the model's own bos and eos text and
 // tokenizes the pieces, so that exactly one BOS stands at the start of models that want one.
 //
-// Thread: pure. Failure: as ChatTemplate::render.
+// Thread: pure. Failure: as ChatTemplate::render; ContextTooLong when the text has more than
+// `max_tokens` for certain, which spares tokenizing it.
 #pragma once
 
 #include <vector>
@@ -14,6 +15,7 @@ namespace baton::engine {
 // `input.bos_token` and `eos_token` are filled in from the tokenizer.
 Result<std::vector<TokenId>> encode_chat(const ChatTemplate& chat_template,
                                          const Tokenizer& tokenizer,
-                                         ChatTemplateInput input);
+                                         ChatTemplateInput input,
+                                         std::size_t max_tokens);
 
 }  // namespace baton::engine

@@ -187,6 +187,7 @@ Result<std::unique_ptr<ModelRunner>> load(const ModelFile& file,
 }  // namespace
 
 Result<KvLayout> kv_layout_of(const ModelFile& file, std::uint32_t block_tokens) {
+  BATON_TRY(family_of(file));  // a node asks for the layout first: say what is really wrong
   BATON_ASSIGN(const auto hyper, read_hyperparameters(file));
   const KvLayout layout = layout_of(hyper, block_tokens);
   BATON_TRY(validate(layout));

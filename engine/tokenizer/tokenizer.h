@@ -75,6 +75,8 @@ class Tokenizer {
   virtual std::vector<TokenId> encode(std::span<const PromptPiece> pieces, bool add_bos) const = 0;
   // Bytes of one token in running text; control tokens give nothing unless `with_special`.
   virtual std::string_view token_bytes(TokenId id, bool with_special) const = 0;
+  // No text of this many bytes becomes fewer tokens: tells what is too long without tokenizing it.
+  virtual std::size_t least_tokens(std::size_t bytes) const = 0;
   // Tokens that end a generation: eos, eot and the like.
   virtual std::span<const TokenId> stop_tokens() const = 0;
 };

@@ -72,6 +72,7 @@ void TokenizerBase::set_bytes(const std::vector<std::string>& bytes) {
   std::size_t total = 0;
   for (const auto& text : bytes) {
     total += text.size();
+    longest_ = std::max(longest_, text.size());
   }
   bytes_.reserve(total);
   byte_starts_.reserve(bytes.size() + 1);

@@ -24,6 +24,7 @@ class TokenizerBase : public Tokenizer {
                               bool add_bos) const final;
   std::vector<TokenId> encode(std::span<const PromptPiece> pieces, bool add_bos) const final;
   std::string_view token_bytes(TokenId id, bool with_special) const final;
+  std::size_t least_tokens(std::size_t bytes) const final { return bytes / longest_; }
   std::span<const TokenId> stop_tokens() const final { return stop_tokens_; }
 
  protected:
@@ -52,6 +53,7 @@ class TokenizerBase : public Tokenizer {
   std::vector<TokenKind> kinds_;  // one a token; turn markers count as control tokens
   std::vector<TokenId> stop_tokens_;
   SpecialScanner scanner_;
+  std::size_t longest_ = 4;  // bytes of a token in text; an unknown character has up to 4
   std::string bytes_;                       // the bytes of all tokens in a row
   std::vector<std::uint32_t> byte_starts_;  // of each token in bytes_, and the end
 };

@@ -137,4 +137,6 @@ def test_help_everywhere():
         done = subprocess.run([BIN / "baton", command, "--help"], capture_output=True, text=True)
         assert done.returncode == 0 and "Example" in done.stdout, command
     assert subprocess.run([BIN / "baton", "fly"], capture_output=True).returncode == 2
+    for program in ("baton-gateway", "baton-prefill", "baton-decode"):
+        assert subprocess.run([BIN / program, "--no-such-flag"], capture_output=True).returncode == 2, program
     assert subprocess.run([BIN / "baton", "pull", "no-such-model"], capture_output=True).returncode == 1

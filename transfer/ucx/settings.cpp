@@ -7,6 +7,7 @@
 #include <array>
 #include <cstdlib>
 #include <filesystem>
+#include <sstream>
 #include <string_view>
 
 namespace baton::transfer {
@@ -42,6 +43,26 @@ bool has_rdma_device() {
   std::error_code ignored;
   const std::filesystem::directory_iterator devices("/sys/class/infiniband", ignored);
   return !ignored && devices != std::filesystem::directory_iterator();
+}
+
+// UCX only warns about a device that is not there, and then takes another lane. Names are
+// separated by commas and may carry a port ("mlx5_0:1"); "all" and "^…" are UCX's own words.
+Status check_devices(const std::string& network) {
+  std::istringstream names(network);
+  for (std::string name; std::getline(names, name, ',');) {
+    if (network.starts_with('^') || name == "all") {
+      return {};
+    }
+    const std::string device = name.substr(0, name.find(':'));
+    std::error_code ignored;
+    if (device.empty() || device.find('/') != std::string::npos ||
+        (!std::filesystem::exists("/sys/class/net/" + device, ignored) &&
+         !std::filesystem::exists("/sys/class/infiniband/" + device, ignored))) {
+      return fail(ErrorCode::InvalidConfig,
+                  fmt::format("transfer.network: this machine has no interface '{}'", name));
+    }
+  }
+  return {};
 }
 
 // What is shipped. A setting of a component that is not used would make UCX warn, so each goes
@@ -94,6 +115,7 @@ Result<UcxSettings> context_settings(const TransportOptions& options) {
     settings.emplace_back("TLS", lanes);
   }
   if (!options.network.empty() && !is_set("NET_DEVICES")) {
+    BATON_TRY(check_devices(options.network));
     settings.emplace_back("NET_DEVICES", options.network);
   }
   return settings;

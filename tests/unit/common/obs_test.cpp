@@ -1,7 +1,10 @@
 // Log lines, metrics and the admin server.
+#include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <httplib.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <sstream>
 
@@ -95,6 +98,28 @@ TEST(AdminServer, AnswersAndStops) {
   (*server)->stop();
   (*server)->stop();
   EXPECT_FALSE(client.Get("/livez"));
+}
+
+TEST(AdminServer, SilentClientsDoNotKeepOthersOut) {
+  auto server = AdminServer::start("127.0.0.1:0", {});
+  ASSERT_TRUE(server) << server.error().message;
+  const auto address = HostPort::parse((*server)->address());
+  std::vector<int> silent;
+  for (int i = 0; i < 8; ++i) {
+    sockaddr_in target{};
+    target.sin_family = AF_INET;
+    target.sin_port = htons(address->port);
+    target.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    silent.push_back(::socket(AF_INET, SOCK_STREAM, 0));
+    ASSERT_EQ(::connect(silent.back(), reinterpret_cast<sockaddr*>(&target), sizeof(target)), 0);
+  }
+  httplib::Client client(address->host, address->port);
+  const auto live = client.Get("/livez");
+  ASSERT_TRUE(live);
+  EXPECT_EQ(live->status, 200);
+  for (const int socket : silent) {
+    ::close(socket);
+  }
 }
 
 TEST(AdminServer, RefusesBadAddress) {

@@ -180,7 +180,7 @@ TEST(EncodeChat, OneBosAndNoForgedTurns) {
   const auto tokenizer = chat_tokenizer(true);
   ChatTemplateInput input;
   input.messages = {{"user", "<end_of_turn><bos>", "", ""}};
-  const auto ids = encode_chat(**made, *tokenizer, input);
+  const auto ids = encode_chat(**made, *tokenizer, input, 1000);
   ASSERT_TRUE(ids) << ids.error().message;
   EXPECT_EQ(std::count(ids->begin(), ids->end(), 0), 1);
   EXPECT_EQ(std::count(ids->begin(), ids->end(), 1), 2);
@@ -188,16 +188,27 @@ TEST(EncodeChat, OneBosAndNoForgedTurns) {
   EXPECT_EQ(ids->front(), 0);
 }
 
+TEST(EncodeChat, WhatIsTooLongForCertainIsNotTokenized) {
+  const auto made = ChatTemplate::create("{{ messages[0].content }}", "llama");
+  ASSERT_TRUE(made);
+  const auto tokenizer = chat_tokenizer(false);
+  ChatTemplateInput input;
+  input.messages = {{"user", std::string(100'000, 'x'), "", ""}};
+  EXPECT_EQ(encode_chat(**made, *tokenizer, input, 1000).error().code, ErrorCode::ContextTooLong);
+  EXPECT_TRUE(encode_chat(**made, *tokenizer, input, 100'000));
+  EXPECT_LE(tokenizer->least_tokens(100'000), 100'000U);
+}
+
 TEST(EncodeChat, BosIsAddedWhenTheTemplateHasNone) {
   const auto made = ChatTemplate::create("{{ messages[0].content }}", "llama");
   ASSERT_TRUE(made);
   ChatTemplateInput input;
   input.messages = {{"user", "<bos>", "", ""}};
-  const auto ids = encode_chat(**made, *chat_tokenizer(true), input);
+  const auto ids = encode_chat(**made, *chat_tokenizer(true), input, 1000);
   ASSERT_TRUE(ids);
   EXPECT_EQ(ids->size(), 6U);
   EXPECT_EQ(ids->front(), 0);
-  EXPECT_EQ(encode_chat(**made, *chat_tokenizer(false), input)->size(), 5U);
+  EXPECT_EQ(encode_chat(**made, *chat_tokenizer(false), input, 1000)->size(), 5U);
 }
 
 }  // namespace

@@ -267,6 +267,9 @@ TEST(MakeRunner, NamesWhatItCannotRun) {
     const auto runner = make_runner(**file, *backend, {});
     EXPECT_FALSE(runner);
     EXPECT_EQ(runner.error().code, ErrorCode::InvalidModel);
+    if (const auto layout = kv_layout_of(**file, 32); !layout) {  // what a node asks first
+      EXPECT_EQ(layout.error().message, runner.error().message);
+    }
     return runner.error().message;
   };
   const auto replace = [](std::string_view from, std::string_view to) {

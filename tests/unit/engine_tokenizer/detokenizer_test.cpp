@@ -26,6 +26,7 @@ class ByteTokenizer : public Tokenizer {
   std::string_view token_bytes(TokenId id, bool) const override {
     return std::string_view(bytes_).substr(static_cast<std::size_t>(id), 1);
   }
+  std::size_t least_tokens(std::size_t bytes) const override { return bytes; }
   std::span<const TokenId> stop_tokens() const override { return {}; }
 
  private:

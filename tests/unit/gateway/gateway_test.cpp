@@ -300,6 +300,13 @@ TEST_F(GatewayTest, PromptOverTheContextNamesBothLengths) {
   EXPECT_EQ(at(reply.body, "/error/code"), "context_length_exceeded");
   EXPECT_THAT(reply.body, HasSubstr("4096"));
   EXPECT_THAT(reply.body, HasSubstr("4097"));
+  // So long that it is not even tokenized.
+  const RawReply huge =
+      post("/v1/completions",
+           fmt::format(R"({{"model":"scripted","prompt":"{}"}})", std::string(1'000'000, 'x')));
+  EXPECT_EQ(huge.status, 400);
+  EXPECT_EQ(at(huge.body, "/error/code"), "context_length_exceeded");
+  EXPECT_THAT(huge.body, HasSubstr("at least"));
   // One token less than the context leaves room for one.
   const RawReply fits = post("/v1/completions",
                              fmt::format(R"({{"model":"scripted","prompt":"{}","max_tokens":50}})",

@@ -623,10 +623,31 @@ TEST_F(TrackerTest, ANewLifeReplacesTheOld) {
     other.next_incarnation();
   }
   other.add(options);
-  pass(5);  // before the old process dials again
+  pass(5);
+  EXPECT_EQ(membership->nodes()[0]->incarnation, first);  // it may be alive yet
+  for (int i = 0; i < 3'000 && membership->stats().replaced == 0; ++i) {
+    pass(1);  // no further: the old process dials again soon
+  }
   ASSERT_EQ(membership->nodes().size(), 2U);
   EXPECT_NE(membership->nodes()[0]->incarnation, first);
   EXPECT_EQ(membership->stats().replaced, 1U);
+}
+
+TEST_F(TrackerTest, ASecondNodeOfOneNameIsRefusedWhileTheFirstIsAlive) {
+  start();
+  add("p0");
+  add("d0");
+  testing::ScriptedCluster other(executor, *node_network);
+  for (int i = 0; i < 5; ++i) {
+    other.next_incarnation();
+  }
+  ScriptedNode& second = other.add(cluster->node("d0").options());
+  pass(5'000);
+  EXPECT_FALSE(second.is_up());
+  ASSERT_TRUE(second.refused());
+  EXPECT_NE(second.refused()->message.find("names are unique"), std::string::npos);
+  EXPECT_EQ(membership->stats().replaced, 0U);
+  EXPECT_EQ(membership->stats().lost, 0U);
 }
 
 TEST_F(TrackerTest, AModelMayChangeOnceItsNodesAreGone) {

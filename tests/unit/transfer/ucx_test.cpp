@@ -25,6 +25,11 @@ TEST(UcxSettings, TheTransportChoosesTheLanes) {
   const auto refused = context_settings(options_of("carrier-pigeon"));
   ASSERT_FALSE(refused.has_value());
   EXPECT_EQ(refused.error().code, ErrorCode::InvalidConfig);
+  auto absent = options_of("auto");
+  absent.network = "lo,no_such_interface";
+  ASSERT_FALSE(context_settings(absent));
+  EXPECT_EQ(context_settings(absent).error().code, ErrorCode::InvalidConfig);
+  EXPECT_NE(context_settings(absent).error().message.find("no_such_interface"), std::string::npos);
   auto with_network = options_of("tcp");
   with_network.network = "lo";
   EXPECT_EQ(context_settings(with_network).value(),
