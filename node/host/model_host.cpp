@@ -6,6 +6,7 @@
 
 #include <array>
 #include <utility>
+#include <vector>
 
 #include "common/config/catalogue.h"
 #include "node/identity.h"
@@ -50,6 +51,23 @@ Result<T> about(const std::string& path, Result<T> result) {
   return result;
 }
 
+// One block's worth of tokens through the model before the node says it is ready: the first request
+// must not wait for the page faults of weights and buffers. The block goes back with the lease.
+Status warm_up(engine::ModelRunner& runner, engine::KvMemory& kv) {
+  BATON_ASSIGN(const std::vector<engine::BlockLease> leases, kv.acquire(1));
+  const std::vector<BlockId> blocks{leases.front().id()};
+  const std::vector<TokenId> tokens(kv.layout().block_tokens - 1, TokenId{0});
+  const SamplingParams sampling{.temperature = 0.0F};
+  engine::StepPlan plan;
+  plan.slices.push_back({.tokens = tokens,
+                         .first_position = 0,
+                         .blocks = blocks,
+                         .sample = true,
+                         .sampling = &sampling});
+  runner.run(plan, kv.arena(), nullptr);
+  return {};
+}
+
 }  // namespace
 
 Result<std::unique_ptr<ModelHost>> ModelHost::load(const ClusterConfig& config,
@@ -84,6 +102,7 @@ Result<std::unique_ptr<ModelHost>> ModelHost::load(const ClusterConfig& config,
                                          {.block_tokens = config.kv.block_tokens,
                                           .max_context = config.model.context_length,
                                           .max_step_tokens = max_step_tokens})));
+  BATON_TRY(warm_up(*host->runner_, *host->kv_));
   host->artifacts_.add("tokenizer", tokenizer.serialize());
   host->identity_ = make_model_identity(
       config.model.id, host->runner_->info(), tokenizer.hash(), changed_at(host->path_));
