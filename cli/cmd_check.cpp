@@ -4,6 +4,7 @@
 #include <memory>
 #include <vector>
 
+#include "cli/cluster/config_notes.h"
 #include "cli/command.h"
 #include "common/config/catalogue.h"
 #include "common/config/cluster_config.h"
@@ -49,6 +50,9 @@ int run(const CheckArguments& arguments) {
   print_pool("decode", config->decode.pool);
   const auto path = resolve_model_path(config->model, CataloguePlaces::from_environment());
   fmt::print("  model    {}\n", path ? *path : path.error().message);
+  if (const std::string note = gateway_port_note(*config); !note.empty()) {
+    fmt::print("  note     {}\n", note);
+  }
   return kDone;
 }
 

@@ -11,6 +11,7 @@
 #include <memory>
 #include <vector>
 
+#include "cli/cluster/config_notes.h"
 #include "cli/cluster/local_cluster.h"
 #include "cli/command.h"
 #include "cli/signals.h"
@@ -121,6 +122,9 @@ int run(const UpArguments& arguments) {
   const auto model = resolve_model_path(config->model, CataloguePlaces::from_environment());
   if (!model) {
     return report("up", model.error());
+  }
+  if (const std::string note = gateway_port_note(*config); !note.empty() && !arguments.free_ports) {
+    fmt::print(stderr, "baton up: note: {}\n", note);
   }
   SignalWatch signals;
   LocalClusterOptions options;

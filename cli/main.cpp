@@ -30,6 +30,13 @@ int main(int argc, char** argv) {
   add_check(app, chosen);
   add_bench(app, chosen);
   add_perplexity(app, chosen);
+  // CLI11 would only say that a subcommand is required.
+  if (argc > 1 && argv[1][0] != '-' &&
+      app.get_subcommands([&](CLI::App* command) { return command->check_name(argv[1]); })
+          .empty()) {
+    fmt::print(stderr, "baton: there is no command '{}'; baton --help lists them\n", argv[1]);
+    return kUsage;
+  }
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

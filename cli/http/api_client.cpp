@@ -48,7 +48,10 @@ Error error_of(int status, const std::string& body) {
 
 Error no_answer(const std::string& url, httplib::Error error) {
   return Error{ErrorCode::Unavailable,
-               fmt::format("no answer from {} ({})", url, httplib::to_string(error))};
+               fmt::format("no answer from {} ({}); `baton up` starts a cluster, --base-url or "
+                           "BATON_BASE_URL names another",
+                           url,
+                           httplib::to_string(error))};
 }
 
 Result<json::value> parse_body(const std::string& body) {
