@@ -54,7 +54,7 @@ class TokenizerBase : public Tokenizer {
   std::vector<TokenId> stop_tokens_;
   SpecialScanner scanner_;
   std::size_t longest_ = 4;  // bytes of a token in text; an unknown character has up to 4
-  std::string bytes_;                       // the bytes of all tokens in a row
+  std::string bytes_;        // the bytes of all tokens in a row
   std::vector<std::uint32_t> byte_starts_;  // of each token in bytes_, and the end
 };
 
