@@ -57,6 +57,7 @@ std::vector<ClusterPlan> plan() {
            {{"colocated greedy", false, false}, {"colocated seeded", true, false}}},
           {{"tcp", "tcp", 2, kBigChunk, true},
            {{"tcp greedy", false, false},
+            {"tcp greedy warm", false, false},
             {"tcp seeded", true, false},
             {"tcp greedy one by one", false, true},
             {"tcp seeded one by one", true, true}}},
@@ -139,10 +140,10 @@ Status run_cluster(const ClusterPlan& cluster_plan,
                    const SameTokensOptions& options,
                    Passes& passes) {
   const Variant& variant = cluster_plan.variant;
-  const std::string folder = options.run_folder + "/" + variant.name;
+  const std::string folder = fmt::format("{}/{}", options.run_folder, variant.name);
   std::error_code error;
   fs::create_directories(folder, error);
-  const std::string file = folder + "/cluster.yaml";
+  const std::string file = fmt::format("{}/cluster.yaml", folder);
   std::ofstream(file) << configuration(variant, options);
   const auto say = [&](const std::string& line) {
     if (options.progress) {
@@ -167,13 +168,14 @@ Status run_cluster(const ClusterPlan& cluster_plan,
     pass_options.model =
         options.model.ends_with(".gguf") ? fs::path(options.model).stem().string() : options.model;
     pass_options.seeded = pass_plan.seeded;
-    pass_options.concurrency = pass_plan.one_by_one ? 1 : options.batch;
+    // Some more than the batch, since requests also spend time in prefill.
+    pass_options.concurrency = pass_plan.one_by_one ? 1 : options.batch + options.batch / 2;
     const auto from = std::chrono::steady_clock::now();
     Result<std::vector<Answer>> answers = run_pass(prompts, pass_options);
     if (!answers) {
       std::string message = fmt::format("pass {}: {}", pass_plan.name, answers.error().message);
       for (const auto* dead : cluster->newly_dead()) {
-        message += "\n" + cli::LocalCluster::obituary(*dead);
+        message += fmt::format("\n{}", cli::LocalCluster::obituary(*dead));
       }
       return fail(answers.error().code, message);
     }
@@ -218,8 +220,8 @@ using Proof = std::function<std::string(const Evidence& pass, const Evidence& ot
 
 struct CheckPlan {
   std::string name;
-  std::string pass;   // each for greedy and seeded: "{}" stands for the word
-  std::string other;  // compared with
+  std::string greedy, seeded;              // the pass of each kind
+  std::string greedy_other, seeded_other;  // compared with
   Proof proof;
 };
 
@@ -258,32 +260,59 @@ std::vector<CheckPlan> checks(unsigned batch) {
     return need(seen.threads == "1" && other.threads == "2",
                 fmt::format("engines had '{}' and '{}' threads", seen.threads, other.threads));
   };
+  // Seeded passes on the tcp cluster come after greedy ones, so they are warm.
   return {{"(a) prefill and decode nodes over tcp, and one process",
-           "tcp {}",
-           "colocated {}",
+           "tcp greedy",
+           "tcp seeded",
+           "colocated greedy",
+           "colocated seeded",
            over("tcp")},
-          {"(b) over shared memory, and over tcp", "shm {}", "tcp {}", over("shm")},
-          {"(c) one colocated process, and over shared memory", "colocated {}", "shm {}", together},
-          {"(d) batch of 1 and of many", "tcp {} one by one", "tcp {}", batches},
-          {"(e) prefill chunk 16 and 512", "shm {}", "colocated {}", chunks},
-          {"(f) warm and cold prefix cache", "", "", warm},
-          {"(g) 1 and 2 threads", "colocated {}", "tcp {}", threads}};
+          {"(b) over shared memory, and over tcp",
+           "shm greedy",
+           "shm seeded",
+           "tcp greedy",
+           "tcp seeded",
+           over("shm")},
+          {"(c) one colocated process, and over shared memory",
+           "colocated greedy",
+           "colocated seeded",
+           "shm greedy",
+           "shm seeded",
+           together},
+          {"(d) batch of 1 and of many",
+           "tcp greedy one by one",
+           "tcp seeded one by one",
+           "tcp greedy warm",
+           "tcp seeded",
+           batches},
+          {"(e) prefill chunk 16 and 512",
+           "shm greedy",
+           "shm seeded",
+           "colocated greedy",
+           "colocated seeded",
+           chunks},
+          {"(f) warm and cold prefix cache",
+           "tcp greedy warm",
+           "tcp seeded",
+           "colocated greedy",
+           "colocated seeded",
+           warm},
+          {"(g) 1 and 2 threads",
+           "colocated greedy",
+           "colocated seeded",
+           "tcp greedy",
+           "tcp seeded",
+           threads}};
 }
 
 SameTokensCheck run_check(const CheckPlan& check_plan, bool seeded, const Passes& passes) {
-  const std::string word = seeded ? "seeded" : "greedy";
   SameTokensCheck check;
-  check.name = check_plan.name + ", " + word;
-  std::string left = check_plan.pass;
-  std::string right = check_plan.other;
-  if (left.empty()) {
-    left = seeded ? "tcp seeded" : "tcp greedy one by one";  // after another pass on that cluster
-    right = "colocated {}";
-  }
-  const Pass& pass = passes.at(fmt::format(fmt::runtime(left), word));
-  const Pass& other = passes.at(fmt::format(fmt::runtime(right), word));
+  check.name = fmt::format("{}, {}", check_plan.name, seeded ? "seeded" : "greedy");
+  const Pass& pass = passes.at(seeded ? check_plan.seeded : check_plan.greedy);
+  const Pass& other = passes.at(seeded ? check_plan.seeded_other : check_plan.greedy_other);
   check.answers = pass.answers.size();
   check.evidence = pass.evidence;
+  check.other = other.evidence;
   check.not_exercised = check_plan.proof(pass.evidence, other.evidence);
   check.differences = compare(pass.answers, other.answers);
   check.passed = check.not_exercised.empty() && check.differences.empty();
@@ -292,26 +321,31 @@ SameTokensCheck run_check(const CheckPlan& check_plan, bool seeded, const Passes
 
 }  // namespace
 
+std::string Evidence::to_string() const {
+  return fmt::format(
+      "batch {} to {}, up to {} chunks, {} threads, {} cache hits ({} of {} tokens), "
+      "{} UCX bytes{}{}",
+      min_batch,
+      max_batch,
+      max_chunks,
+      threads,
+      cache_hits,
+      cached_tokens,
+      prompt_tokens,
+      ucx_bytes,
+      transports.empty() ? "" : " over ",
+      transports);
+}
+
 std::string SameTokensCheck::to_string() const {
-  std::string line = fmt::format(
-      "{} {}: {} answers, batch {} to {}, up to {} chunks, {} threads, {} cache "
-      "hits "
-      "({} of {} tokens), {} UCX bytes{}{}",
-      passed ? "PASS" : "FAIL",
-      name,
-      answers,
-      evidence.min_batch,
-      evidence.max_batch,
-      evidence.max_chunks,
-      evidence.threads,
-      evidence.cache_hits,
-      evidence.cached_tokens,
-      evidence.prompt_tokens,
-      evidence.ucx_bytes,
-      evidence.transports.empty() ? "" : " over ",
-      evidence.transports);
+  std::string line = fmt::format("{} {}: {} answers; {}; against {}",
+                                 passed ? "PASS" : "FAIL",
+                                 name,
+                                 answers,
+                                 evidence.to_string(),
+                                 other.to_string());
   if (!not_exercised.empty()) {
-    line += "; NOT EXERCISED: " + not_exercised;
+    line += fmt::format("; NOT EXERCISED: {}", not_exercised);
   }
   if (!differences.empty()) {
     line += fmt::format("; {} answers differ", differences.size());
@@ -335,6 +369,17 @@ Result<std::vector<SameTokensCheck>> run_same_tokens(const SameTokensOptions& op
 }
 
 std::string to_json(const std::vector<SameTokensCheck>& checks) {
+  const auto evidence = [](const Evidence& seen) {
+    return json::object{{"min_batch", seen.min_batch},
+                        {"max_batch", seen.max_batch},
+                        {"max_chunks", seen.max_chunks},
+                        {"threads", seen.threads},
+                        {"cache_hits", seen.cache_hits},
+                        {"cached_tokens", seen.cached_tokens},
+                        {"prompt_tokens", seen.prompt_tokens},
+                        {"ucx_bytes", seen.ucx_bytes},
+                        {"transports", seen.transports}};
+  };
   json::array list;
   for (const SameTokensCheck& check : checks) {
     json::array differences;
@@ -347,15 +392,8 @@ std::string to_json(const std::vector<SameTokensCheck>& checks) {
     list.push_back(json::object{{"name", check.name},
                                 {"passed", check.passed},
                                 {"answers", check.answers},
-                                {"min_batch", check.evidence.min_batch},
-                                {"max_batch", check.evidence.max_batch},
-                                {"max_chunks", check.evidence.max_chunks},
-                                {"threads", check.evidence.threads},
-                                {"cache_hits", check.evidence.cache_hits},
-                                {"cached_tokens", check.evidence.cached_tokens},
-                                {"prompt_tokens", check.evidence.prompt_tokens},
-                                {"ucx_bytes", check.evidence.ucx_bytes},
-                                {"transports", check.evidence.transports},
+                                {"seen", evidence(check.evidence)},
+                                {"other", evidence(check.other)},
                                 {"not_exercised", check.not_exercised},
                                 {"differences", differences}});
   }

@@ -1,10 +1,11 @@
 // Shows that answers never depend on how they were computed: starts real clusters in several
 // configurations, asks each the same prompts, greedy and seeded, and compares token ids.
 //
-// Three clusters, eight passes over the prompts:
+// Three clusters, nine passes over the prompts:
 //   colocated  one process, 1 thread, chunks of 512, no prefix cache     greedy, seeded
-//   tcp        prefill and decode, 2 threads, 512, prefix cache          greedy, seeded, then both
-//                                                                        again one by one
+//   tcp        prefill and decode, 2 threads, 512, prefix cache          greedy, greedy warm,
+//   seeded,
+//                                                                        then both one by one
 //   shm        prefill and decode, 2 threads, 16, no prefix cache        greedy, seeded
 // Each check compares two passes and fails as well when what the cluster says it did
 // (batch sizes, chunks, cache hits, bytes over UCX) shows that the check's case never happened.
@@ -28,7 +29,7 @@ struct SameTokensOptions {
   std::string model = "smollm2-135m-instruct";     // catalogue name, or a path of a GGUF file
   std::string bin_folder;                          // where the programs are
   std::string run_folder;                          // configurations and logs
-  unsigned batch = 8;                              // concurrent requests of the big batches
+  unsigned batch = 8;                              // that the big batches must reach
   unsigned arena_mb = 1024;                        // of each node
   std::function<void(std::string_view)> progress;  // a line for people; may be empty
 };
@@ -45,6 +46,8 @@ struct Evidence {
   std::uint32_t cache_hits = 0;  // requests with cached tokens
   std::uint64_t ucx_bytes = 0;
   std::string transports;  // lanes that bytes were seen to take, joined by +
+
+  std::string to_string() const;
 };
 
 struct Difference {
@@ -59,6 +62,7 @@ struct SameTokensCheck {
   bool passed = false;
   std::size_t answers = 0;  // compared
   Evidence evidence;
+  Evidence other;             // of the pass it was compared with
   std::string not_exercised;  // why the case did not happen; empty: it did
   std::vector<Difference> differences;
 

@@ -59,7 +59,7 @@ void add_same_tokens(CLI::App& group, Action& chosen) {
       ->required();
   command->add_option("--model", arguments->options.model, "Catalogue name or GGUF file")
       ->capture_default_str();
-  command->add_option("--batch", arguments->options.batch, "Concurrent requests of the big batches")
+  command->add_option("--batch", arguments->options.batch, "Size that the big batches must reach")
       ->capture_default_str()
       ->check(CLI::Range(2, 32));
   command->add_option("--arena-mb", arguments->options.arena_mb, "KV memory of each node")

@@ -21,7 +21,7 @@ def run_same_tokens(tmp_path, count, long, max_tokens):
 
 
 def test_few_prompts(tmp_path):
-    run_same_tokens(tmp_path, count=9, long=4, max_tokens=16)
+    run_same_tokens(tmp_path, count=12, long=4, max_tokens=48)
 
 
 @pytest.mark.long
