@@ -431,7 +431,8 @@ Result<ClusterConfig> load_config(const std::string& path,
                                   const std::vector<std::string>& overrides) {
   std::ifstream file(path, std::ios::binary);
   if (!file) {
-    return fail(ErrorCode::NotFound, fmt::format("cannot open the configuration file {}", path));
+    return fail(ErrorCode::InvalidConfig,
+                fmt::format("cannot open the configuration file {}", path));
   }
   // One byte over the limit is enough for the parser to refuse it.
   std::string text(YamlLimits::kBytes + 1, '\0');

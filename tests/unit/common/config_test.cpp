@@ -260,7 +260,7 @@ TEST(Config, RandomDamageNeverCrashes) {
 TEST(Config, MissingFileIsNamed) {
   const auto config = load_config("/no/such.yaml", {});
   ASSERT_FALSE(config);
-  EXPECT_EQ(config.error().code, ErrorCode::NotFound);
+  EXPECT_EQ(config.error().code, ErrorCode::InvalidConfig);
   EXPECT_THAT(config.error().message, HasSubstr("/no/such.yaml"));
 }
 
