@@ -48,6 +48,7 @@ struct FakeEndpoint {
   std::vector<std::weak_ptr<Link>> links;
   bool is_dead = false;
   std::atomic<bool> is_stopped = false;
+  std::mutex arena_mutex;  // held while bytes of the arena move; after stop() none do
   std::atomic<std::uint64_t> sent = 0, received = 0, messages = 0, dropped = 0, failures = 0,
                              loops = 0, open_leases = 0, open_sends = 0;
 };
@@ -166,7 +167,11 @@ class FakeNetwork::Core : public std::enable_shared_from_this<FakeNetwork::Core>
                std::span<const std::byte> header_bytes,
                std::span<const std::byte> bytes) {
     const auto target = find(to);
-    if (!target || target->is_dead || target->is_stopped) {
+    if (!target || target->is_dead) {
+      return;
+    }
+    std::unique_lock lock(target->arena_mutex);
+    if (target->is_stopped) {
       return;
     }
     ++target->messages;
@@ -188,6 +193,7 @@ class FakeNetwork::Core : public std::enable_shared_from_this<FakeNetwork::Core>
       std::memcpy(target->arena.block(header.layer, run.first), from, size);
       from += size;
     }
+    lock.unlock();
     target->received += bytes.size();
     entry->session.landed(header);
     entry->notify();
@@ -214,11 +220,18 @@ class FakeNetwork::Core : public std::enable_shared_from_this<FakeNetwork::Core>
     message->header.epoch = send.entry->session.epoch();
     message->header.layer = piece.layer;
     message->header.lane = transfer::Lane::Shm;
-    for (const transfer::Segment& segment : piece.segments) {
-      message->header.add_run({segment.target, segment.count});
-      const std::byte* from = self->arena.block(piece.layer, segment.source);
-      message->bytes.insert(
-          message->bytes.end(), from, from + segment.count * self->arena.layout.block_bytes());
+    bool is_stopped = false;
+    {
+      const std::lock_guard lock(self->arena_mutex);
+      is_stopped = self->is_stopped;
+      for (const transfer::Segment& segment : piece.segments) {
+        message->header.add_run({segment.target, segment.count});
+        const std::byte* from = self->arena.block(piece.layer, segment.source);
+        if (!is_stopped) {
+          message->bytes.insert(
+              message->bytes.end(), from, from + segment.count * self->arena.layout.block_bytes());
+        }
+      }
     }
     const auto arrive = [core = shared_from_this(), message] {
       transfer::EncodedHeader encoded;
@@ -238,7 +251,7 @@ class FakeNetwork::Core : public std::enable_shared_from_this<FakeNetwork::Core>
       send.entry->session.completed(size);
       core->settle(self, send);
     };
-    const FakeFate fate = hook ? hook(*message) : FakeFate::Deliver;
+    const FakeFate fate = is_stopped ? FakeFate::Fail : hook ? hook(*message) : FakeFate::Deliver;
     switch (fate) {
       case FakeFate::Deliver:
       case FakeFate::Duplicate:
@@ -462,8 +475,11 @@ class FakeTransport : public transfer::Transport {
   }
 
   void stop() override {
-    if (self_->is_stopped.exchange(true)) {
-      return;
+    {
+      const std::lock_guard lock(self_->arena_mutex);
+      if (self_->is_stopped.exchange(true)) {
+        return;
+      }
     }
     core_->post([core = core_, self = self_] {
       const auto sends = self->sends;

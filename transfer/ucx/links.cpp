@@ -17,8 +17,9 @@ UcxLinks::UcxLinks(UcxContext& context, Reactor& reactor, Events events)
 UcxLinks::~UcxLinks() = default;
 
 Status UcxLinks::open(const LinkPtr& link, const PeerAddress& address) {
-  BATON_ASSIGN(link->process, watch_process(address.process));
   BATON_ASSIGN(link->worker, UcxWorker::create(context_));
+  // Just before connecting: UCX 1.13 does not bear a refusal well (links.h).
+  BATON_ASSIGN(link->process, watch_process(address.process));
   // The endpoint is the link's, so the callback's pointer lives as long as it can run.
   BATON_ASSIGN(
       link->endpoint,
@@ -29,6 +30,7 @@ Status UcxLinks::open(const LinkPtr& link, const PeerAddress& address) {
   link->lane = link->endpoint->lane();
   BATON_TRY(reactor_.watch(link->worker->event_fd(), nullptr));
   links_.push_back(link);
+  prove(*link);
   if (link->process) {
     return reactor_.watch(link->process.get(), [this, weak = std::weak_ptr(link)] {
       if (const LinkPtr lost = weak.lock()) {
@@ -42,7 +44,7 @@ Status UcxLinks::open(const LinkPtr& link, const PeerAddress& address) {
 void UcxLinks::release(const LinkPtr& link) {
   link->failed = nullptr;
   if (link->is_up.exchange(false)) {
-    start_close(link, link->operations > 0);
+    start_close(link);
   }
 }
 
@@ -55,7 +57,7 @@ void UcxLinks::close_all() {
   const auto links = links_;
   for (const LinkPtr& link : links) {
     link->is_up = false;
-    start_close(link, link->operations > 0);
+    start_close(link);
   }
 }
 
@@ -92,14 +94,35 @@ void UcxLinks::lose(const LinkPtr& link, const Error& error) {
   if (!link->is_up.exchange(false)) {
     return;
   }
+  link->is_given_up = true;
   events_.lost(*link, error);
-  start_close(link, true);
+  start_close(link);
   if (link->failed) {
     std::exchange(link->failed, nullptr)(error);
   }
 }
 
-void UcxLinks::start_close(const LinkPtr& link, bool force) {
+void UcxLinks::prove(Link& link) {
+  ucp_request_param_t params{};
+  params.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
+  params.cb.send = &UcxLinks::on_proven;
+  params.user_data = &link;
+  void* request = ucp_ep_flush_nbx(link.endpoint->get(), &params);
+  if (UCS_PTR_IS_PTR(request)) {
+    ++link.operations;
+  } else {
+    link.is_proven = UCS_PTR_STATUS(request) == UCS_OK;
+  }
+}
+
+void UcxLinks::on_proven(void* request, ucs_status_t status, void* user_data) {
+  Link& link = *static_cast<Link*>(user_data);
+  --link.operations;
+  link.is_proven = status == UCS_OK;
+  ucp_request_free(request);
+}
+
+void UcxLinks::start_close(const LinkPtr& link) {
   if (link->is_closing || !link->endpoint) {
     return;
   }
@@ -109,42 +132,29 @@ void UcxLinks::start_close(const LinkPtr& link, bool force) {
     reactor_.unwatch(link->process.get());
     link->process = UniqueFd();
   }
-  link->is_close_forced = force;
-  if (!must_wait(*link)) {
-    post_close(*link);
-  }
   needs_check_ = true;
 }
 
-bool UcxLinks::must_wait(const Link& link) {
-  return link.is_close_forced && link.lane == Lane::Tcp && !link.is_proven && link.lost == UCS_OK &&
-         std::chrono::steady_clock::now() < link.close_limit;
-}
-
-void UcxLinks::post_close(Link& link) {
-  link.is_close_posted = true;
-  link.close_limit = std::chrono::steady_clock::now() + kCloseLimit;
-  link.close_request = link.endpoint->close(link.is_close_forced);
-}
-
 bool UcxLinks::is_closed(const LinkPtr& link) {
-  if (!link->is_close_posted) {
-    if (must_wait(*link)) {
-      return false;
-    }
-    post_close(*link);
+  const bool may_close = link->is_proven || link->lost != UCS_OK || link->lane != Lane::Tcp;
+  if (!link->is_close_posted && may_close) {
+    link->is_close_posted = true;
+    link->close_limit = std::chrono::steady_clock::now() + kCloseLimit;
+    // By force what is outstanding ends as cancelled.
+    const bool force = link->is_given_up || link->lost != UCS_OK || link->operations > 0;
+    link->close_request = link->endpoint->close(force);
   }
   if (link->close_request != nullptr &&
       ucp_request_check_status(link->close_request) != UCS_INPROGRESS) {
     ucp_request_free(std::exchange(link->close_request, nullptr));
   }
-  if (link->close_request != nullptr || link->operations > 0) {
-    if (std::chrono::steady_clock::now() < link->close_limit) {
-      return false;
-    }
+  const bool is_clean =
+      link->is_close_posted && link->close_request == nullptr && link->operations == 0;
+  if (!is_clean && std::chrono::steady_clock::now() < link->close_limit) {
+    return false;
   }
   reactor_.unwatch(link->worker->event_fd());
-  if (link->close_request != nullptr || link->operations > 0) {
+  if (!is_clean) {
     link->worker->abandon();
   }
   link->endpoint.reset();

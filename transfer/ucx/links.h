@@ -5,8 +5,8 @@
 //   open ──error, or the peer's process ended──▶ lost ──▶ closing ──nothing outstanding──▶ gone
 //   open ──released──▶ closing
 // Closing that does not end in time ends by abandoning the worker. UCX 1.13 may end the process
-// when a TCP connection is closed by force while it is being refused: one that has not been proven
-// is given time to fail by itself first.
+// when a TCP connection is closed while it is being refused: so each is proven by a flush of its
+// own, and one that is neither proven nor lost yet is not closed, but given time, then abandoned.
 //
 // Owner: UcxSender. Thread: the reactor, but for a Link's atomics. Failure: `open` says why;
 // later a lost link is reported once.
@@ -39,13 +39,13 @@ struct Link {
   std::unique_ptr<UcxEndpoint> endpoint;
   UniqueFd process;            // readable once the peer's process has ended, when of this host
   ucs_status_t lost = UCS_OK;  // set by UCX's callback, acted on after progress
-  bool is_proven = false;      // an operation has succeeded: the connection was complete
+  bool is_proven = false;      // the first flush has succeeded: the connection is complete
+  bool is_given_up = false;    // reported as lost
   bool is_closing = false;
   bool is_close_posted = false;
-  bool is_close_forced = false;
   void* close_request = nullptr;
   std::chrono::steady_clock::time_point close_limit;
-  std::size_t operations = 0;  // outstanding on the endpoint
+  std::size_t operations = 0;  // outstanding on the endpoint, the proof's flush too
 };
 using LinkPtr = std::shared_ptr<Link>;
 
@@ -77,10 +77,9 @@ class UcxLinks {
 
  private:
   void lose(const LinkPtr& link, const Error& error);
-  void start_close(const LinkPtr& link, bool force);
-  // True when it may still fail by itself, and should.
-  static bool must_wait(const Link& link);
-  void post_close(Link& link);
+  void start_close(const LinkPtr& link);
+  void prove(Link& link);
+  static void on_proven(void* request, ucs_status_t status, void* user_data);
   bool is_closed(const LinkPtr& link);
 
   UcxContext& context_;

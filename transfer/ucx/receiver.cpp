@@ -62,7 +62,8 @@ void UcxReceiver::check() {
   const auto now = std::chrono::steady_clock::now();
   std::vector<std::shared_ptr<InletState>> ended;
   std::erase_if(inlets_, [&](const std::shared_ptr<InletState>& inlet) {
-    const bool ends = inlet->is_closing && (inlet->receives == 0 || now >= inlet->close_limit);
+    const bool is_quiet = inlet->receives == 0 && (inlet->has_heard || is_stopped_);
+    const bool ends = inlet->is_closing && (is_quiet || now >= inlet->close_limit);
     if (ends) {
       ended.push_back(inlet);
     }
@@ -162,6 +163,7 @@ ucs_status_t UcxReceiver::handle(InletState& inlet,
                                  std::size_t length,
                                  bool is_rendezvous) {
   counters_.messages.fetch_add(1, std::memory_order_relaxed);
+  inlet.has_heard = true;
   MessageHeader header;
   if (!decode(header_bytes, header)) {
     drop(DropReason::Malformed);
@@ -182,7 +184,7 @@ ucs_status_t UcxReceiver::handle(InletState& inlet,
     return UCS_INPROGRESS;
   }
   copy(header, static_cast<const std::byte*>(data));
-  counters_.bytes.fetch_add(length, std::memory_order_relaxed);
+  counters_.bytes.fetch_add(length, std::memory_order_release);  // a reader sees the bytes too
   entry->session.landed(header);
   entry->notify();
   return UCS_OK;
@@ -269,7 +271,7 @@ void UcxReceiver::finish(Op& op, ucs_status_t status, std::size_t length) {
   --owned->inlet->receives;
   const std::shared_ptr<LeaseEntry> entry = std::move(owned->entry);
   if (status == UCS_OK && length == owned->length) {
-    counters_.bytes.fetch_add(length, std::memory_order_relaxed);
+    counters_.bytes.fetch_add(length, std::memory_order_release);
     entry->session.landed(owned->header);
   } else {
     counters_.failed.fetch_add(1, std::memory_order_relaxed);

@@ -4,7 +4,9 @@
 //
 // Each writer process has an inlet, a UCX worker of its own (links.h says why). A closing inlet
 // takes no new message; the receives under way get a moment to end by themselves, since UCX cannot
-// drop them, and are abandoned with their worker after it. Then nothing of that writer can land.
+// drop them, and are abandoned with their worker after it. Then nothing of that writer can land. An
+// inlet that was never heard of stays open as long: its writer may be about to connect, and
+// UCX 1.13 does not bear a refusal well.
 //
 // Owner: UcxTransport. Thread: `open`, `close` and counters from any thread, the rest on the
 // reactor. Failure: foreign input is dropped; a receive that ends without its bytes frees its
@@ -44,6 +46,7 @@ class UcxReceiver {
     UcxReceiver* owner = nullptr;
     std::unique_ptr<UcxWorker> worker;
     std::size_t receives = 0;  // under way
+    bool has_heard = false;    // a message has come: its writer is connected
     bool is_closing = false;
     std::chrono::steady_clock::time_point close_limit;
   };

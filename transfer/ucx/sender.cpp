@@ -210,7 +210,6 @@ void UcxSender::finish(Op& op, ucs_status_t status) {
     counters_.failed.fetch_add(1, std::memory_order_relaxed);
     session.fail(Error{ErrorCode::PeerDead, ucx_error("sending to the peer", status)});
   } else {
-    send->link->is_proven = true;
     counters_.bytes.fetch_add(owned->bytes, std::memory_order_relaxed);
   }
   if (owned->is_flush) {

@@ -47,9 +47,10 @@ class Conformance : public ::testing::TestWithParam<std::string> {
   std::unique_ptr<Rig> rig_;
   std::unique_ptr<TestArena> source_;
   std::unique_ptr<TestArena> target_;
-  std::unique_ptr<transfer::Transport> sender_;
+  // In the order of ends: the sending side goes first.
   std::unique_ptr<transfer::Transport> receiver_;
   std::unique_ptr<transfer::Inlet> inlet_;
+  std::unique_ptr<transfer::Transport> sender_;
   std::shared_ptr<transfer::Peer> peer_;
   Promised<Error> lost_;
 };

@@ -95,7 +95,13 @@ class PeerProcess {
     }
     return std::nullopt;
   }
-  void stop() { ::kill(pid_, SIGSTOP); }
+  // Returns when every thread of it stands.
+  void stop() {
+    ::kill(pid_, SIGSTOP);
+    int status = 0;
+    EXPECT_EQ(::waitpid(pid_, &status, WUNTRACED), pid_);
+    EXPECT_TRUE(WIFSTOPPED(status));
+  }
   void kill() {
     if (pid_ > 0) {
       ::kill(pid_, SIGKILL);
@@ -141,6 +147,11 @@ TEST_P(Processes, AReceiverKilledFailsTheSenderWhoThenServesANewOne) {
     prefill.say("connect " + decode.address());
     ASSERT_TRUE(prefill.read_until("connected"));
     if (round < 2) {
+      if (GetParam() == "tcp") {
+        // A TCP connection that is complete: transfer/README.md says what UCX 1.13 does otherwise.
+        prefill.say("send " + lease(100 + round));  // unknown there, so dropped
+        ASSERT_TRUE(prefill.read_until("flushed"));
+      }
       // Stopped first, so that the send is surely under way when the process dies.
       decode.stop();
       prefill.say("send " + lease(round));
