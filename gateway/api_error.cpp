@@ -94,6 +94,8 @@ ApiError to_api_error(const Error& error) {
       api.type = "rate_limit_exceeded";
       return api;
     }
+    case ErrorCode::Preempted:
+    case ErrorCode::Draining:
     case ErrorCode::Unavailable:
       return server_error(503, "service_unavailable", error.message, 1);
     case ErrorCode::Timeout: {

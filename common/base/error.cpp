@@ -12,6 +12,8 @@ bool is_retryable(ErrorCode code) {
     case ErrorCode::GrantRevoked:
     case ErrorCode::ChecksumMismatch:
     case ErrorCode::Timeout:
+    case ErrorCode::Preempted:
+    case ErrorCode::Draining:
     case ErrorCode::Unavailable:
       return true;
     default:
@@ -55,6 +57,10 @@ std::string_view to_string(ErrorCode code) {
       return "protocol_error";
     case ErrorCode::Timeout:
       return "timeout";
+    case ErrorCode::Preempted:
+      return "preempted";
+    case ErrorCode::Draining:
+      return "draining";
     case ErrorCode::Cancelled:
       return "cancelled";
     case ErrorCode::Unavailable:

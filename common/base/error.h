@@ -29,6 +29,8 @@ enum class ErrorCode {
   ChecksumMismatch,  // received bytes differ from what was sent
   ProtocolError,     // a frame or descriptor breaks the wire rules
   Timeout,           // the deadline has passed
+  Preempted,         // the node took the request's blocks for others; resume it elsewhere
+  Draining,          // the node hands its work on and takes nothing new
   Cancelled,         // somebody no longer wants the result
   Unavailable,       // shutting down, or no usable pair of nodes
   IoError,           // the operating system refused

@@ -39,10 +39,13 @@ struct KvSection {
 };
 
 struct TransferSection {
-  std::string transport = "auto";          // auto, tcp, shm
+  std::string transport = "auto";          // auto, tcp, shm, rdma
   std::string network;                     // interfaces of the data network; empty: all
   std::map<std::string, std::string> ucx;  // UCX_* settings
   std::uint32_t window_mb = 8;
+  std::string path = "auto";    // auto, am, put
+  std::string digest = "auto";  // auto, off, sample, all
+  bool pull = true;
 };
 
 struct EngineSection {
@@ -72,7 +75,8 @@ struct DecodeSection {
   std::uint32_t max_batch = 32;  // sequences in a step
   std::uint32_t local_prefill_max_tokens =
       0;  // prompts up to this are prefilled on the decode node; 0: never
-  std::uint32_t local_prefill_chunk = 128;  // prompt tokens a decode step may carry
+  std::uint32_t expected_output_tokens = 0;  // blocks reserved for an answer; 0: all of max_tokens
+  std::uint32_t local_prefill_chunk = 128;   // prompt tokens a decode step may carry
   EngineSection engine;
   std::vector<NodeEntry> pool;
 };
@@ -84,6 +88,7 @@ struct GatewaySection {
   std::uint32_t queue_limit = 256;  // requests waiting for a pair
   std::chrono::milliseconds queue_timeout{60'000};
   std::chrono::milliseconds request_timeout{600'000};
+  std::uint32_t max_node_losses = 3;  // nodes that may die under one request
   std::uint32_t max_body_mb = 32;
   std::uint32_t max_header_kb = 16;
   std::uint32_t keepalive_ms = 15'000;    // silence before an SSE comment

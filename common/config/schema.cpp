@@ -64,10 +64,11 @@ void visit_kv(KvSection& s, ConfigVisitor& v) {
 
 void visit_transfer(TransferSection& s, ConfigVisitor& v) {
   v.begin_section("transfer", "How blocks travel from prefill to decode nodes (UCX).");
-  v.text("transport",
-         s.transport,
-         one_of({"auto", "tcp", "shm"}),
-         "Lanes that UCX may use. shm works between processes of one host only.");
+  v.text(
+      "transport",
+      s.transport,
+      one_of({"auto", "tcp", "shm", "rdma"}),
+      "Lanes that UCX may use. shm works between processes of one host only; rdma needs a device.");
   v.text("network",
          s.network,
          kAny,
@@ -77,6 +78,18 @@ void visit_transfer(TransferSection& s, ConfigVisitor& v) {
              "UCX_",
              "Further UCX settings, such as UCX_LOG_LEVEL: info. The process's environment wins.");
   v.number("window_mb", s.window_mb, 1, 32, "Most MiB of a request that may be on their way.");
+  v.text("path",
+         s.path,
+         one_of({"auto", "am", "put"}),
+         "How bytes are written. auto: put over RDMA, checked messages elsewhere. put: also over "
+         "shm.");
+  v.text("digest",
+         s.digest,
+         one_of({"auto", "off", "sample", "all"}),
+         "Which blocks are compared with the sender's digest before decode reads them.");
+  v.flag("pull",
+         s.pull,
+         "Fetch a prefix that the decode node holds when that is cheaper than computing it.");
   v.end_section();
 }
 
@@ -142,6 +155,11 @@ void visit_decode(DecodeSection& s, ConfigVisitor& v) {
            1U << 20U,
            "Prompts up to this length are computed on the decode node itself. 0: none; 1048576: "
            "all, which needs no prefill nodes.");
+  v.number("expected_output_tokens",
+           s.expected_output_tokens,
+           0,
+           1U << 20U,
+           "Answer tokens for which blocks are reserved beforehand. 0: all of max_tokens.");
   v.number("local_prefill_chunk",
            s.local_prefill_chunk,
            1,
@@ -168,6 +186,11 @@ void visit_gateway(GatewaySection& s, ConfigVisitor& v) {
   v.millis("queue_timeout_ms", s.queue_timeout, 1, 3'600'000, "Longest wait in that queue.");
   v.millis(
       "request_timeout_ms", s.request_timeout, 1, 86'400'000, "Longest time of a whole request.");
+  v.number("max_node_losses",
+           s.max_node_losses,
+           1,
+           1000,
+           "Nodes that may die under one request before it ends with an error.");
   v.number("max_body_mb", s.max_body_mb, 1, 1024, "Largest request body in MiB.");
   v.number("max_header_kb", s.max_header_kb, 1, 1024, "Largest request header in KiB.");
   v.number("keepalive_ms",
