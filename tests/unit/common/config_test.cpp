@@ -125,8 +125,8 @@ TEST(Config, RefusesWithPlaceAndReason) {
        "c.yaml:4: gateway.queue_timeout_ms: expected a whole number, got '1s'"},
       {"kv:\n  prefix_cache: yes\n",
        "c.yaml:4: kv.prefix_cache: expected true or false, got 'yes'"},
-      {"transfer:\n  transport: rdma\n",
-       "c.yaml:4: transfer.transport: must be one of auto, tcp, shm; got 'rdma'"},
+      {"transfer:\n  transport: roce\n",
+       "c.yaml:4: transfer.transport: must be one of auto, tcp, shm, rdma; got 'roce'"},
       {"transfer:\n  ucx: {TLS: tcp}\n", "c.yaml:4: transfer.ucx: key 'TLS' must begin with UCX_"},
       {"gateway:\n  listen: nowhere\n",
        "c.yaml:4: gateway.listen: 'nowhere' is no address of the form host:port: the port is "
