@@ -17,6 +17,17 @@ std::uint64_t KvLayout::hash() const {
   return XXH3_64bits(fields.data(), sizeof(fields));
 }
 
+std::uint64_t KvLayout::content_hash() const {
+  const std::array<std::uint32_t, 4> fields{
+      layers, kv_heads, head_dim, static_cast<std::uint32_t>(dtype)};
+  return XXH3_64bits(fields.data(), sizeof(fields));
+}
+
+bool is_convertible(const KvLayout& a, const KvLayout& b) {
+  return a.layers == b.layers && a.kv_heads == b.kv_heads && a.head_dim == b.head_dim &&
+         a.dtype == b.dtype;
+}
+
 std::string KvLayout::to_string() const {
   return fmt::format("{} layers, {} kv heads of {}, {} tokens a block, {}, order {}",
                      layers,
@@ -42,7 +53,7 @@ Status validate(const KvLayout& layout) {
   if (layout.dtype != KvDType::F16 && layout.dtype != KvDType::F32) {
     return fail(ErrorCode::InvalidArgument, "unknown KV dtype");
   }
-  if (layout.order != KvOrder::KeysByDimValuesByToken) {
+  if (layout.order < KvOrder::KeysByDimValuesByToken || layout.order > KvOrder::ByTokenAndHead) {
     return fail(ErrorCode::InvalidArgument, "unknown KV element order");
   }
   return {};

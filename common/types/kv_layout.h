@@ -1,8 +1,9 @@
-// How keys and values lie in memory. Two nodes may exchange blocks only when their layouts' hashes
-// are equal.
+// How keys and values lie in memory. Two nodes may exchange blocks when their layouts are equal, or
+// when the sender can convert (`is_convertible`): another block size or element order, never
+// another dtype or shape.
 //
 // An arena is one allocation: [layer][block][block bytes]. A block of one layer is contiguous and
-// holds keys, then values, of `block_tokens` tokens:
+// holds keys, then values, of `block_tokens` tokens, in the engine's order:
 //   keys   [kv_head][head_dim][block_tokens]   (a vector lane is a token)
 //   values [kv_head][block_tokens][head_dim]   (a vector lane is a dimension)
 // so that blocks with neighbouring ids form one contiguous run in each layer.
@@ -20,7 +21,13 @@
 namespace baton {
 
 enum class KvDType : std::uint8_t { F16 = 1, F32 = 2 };
-enum class KvOrder : std::uint8_t { KeysByDimValuesByToken = 1 };
+// How the elements of a block lie. The engine computes on the first; blocks travel between nodes
+// of any two.
+enum class KvOrder : std::uint8_t {
+  KeysByDimValuesByToken = 1,  // keys [kv_head][dim][token], values [kv_head][token][dim]
+  ByHeadAndToken = 2,          // both [kv_head][token][dim]
+  ByTokenAndHead = 3,          // both [token][kv_head][dim]
+};
 
 struct KvLayout {
   std::uint32_t layers = 0;
@@ -44,10 +51,14 @@ struct KvLayout {
   }
   // Equal on every machine for equal layouts (XXH3 over the fields in order).
   std::uint64_t hash() const;
+  // The same for what is stored, however it is arranged: without block_tokens and order.
+  std::uint64_t content_hash() const;
   std::string to_string() const;
 };
 
 Status validate(const KvLayout& layout);
+// The same numbers in another arrangement: blocks of one can be filled from blocks of the other.
+bool is_convertible(const KvLayout& a, const KvLayout& b);
 
 // A node's KV memory: shape and place, no ownership. [layers][num_blocks][block_bytes]
 struct KvArenaView {

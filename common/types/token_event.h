@@ -34,6 +34,7 @@ struct RequestFigures {
   std::uint64_t transfer_us = 0;  // end of prefill to Commit
   std::uint32_t max_batch = 0;    // largest batch the request shared a step with
   std::uint32_t chunks = 0;       // prefill chunks it was computed in
+  std::uint32_t pulled_tokens = 0;  // fetched from decode instead of computed; not cached_tokens
   NodeName node;
 };
 

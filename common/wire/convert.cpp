@@ -237,6 +237,9 @@ wire::KvGrant to_wire(const KvGrant& grant) {
     out->set_count(run.count);
   }
   message.set_ttl_ms(to_millis(grant.ttl, WireLimits::kTtlMs));
+  if (grant.layout.layers > 0) {
+    *message.mutable_layout() = to_wire(grant.layout);
+  }
   return message;
 }
 
@@ -254,6 +257,12 @@ Result<KvGrant> from_wire(const wire::KvGrant& message) {
   }
   grant.epoch = Epoch(message.epoch());
   grant.layout_hash = message.layout_hash();
+  if (message.has_layout()) {
+    BATON_ASSIGN(grant.layout, from_wire(message.layout()));
+    if (grant.layout.hash() != grant.layout_hash) {
+      return bad("grant.layout_hash", "is not the hash of grant.layout");
+    }
+  }
   BATON_TRY(check_text("grant.control_address", message.control_address()));
   grant.control_address = message.control_address();
   if (message.prefix_blocks() > WireLimits::kTokens) {
@@ -298,6 +307,7 @@ wire::Figures to_wire(const RequestFigures& figures) {
   message.set_transfer_us(figures.transfer_us);
   message.set_max_batch(figures.max_batch);
   message.set_chunks(figures.chunks);
+  message.set_pulled_tokens(figures.pulled_tokens);
   message.set_node(figures.node);
   return message;
 }
@@ -315,6 +325,7 @@ Result<RequestFigures> from_wire(const wire::Figures& message) {
   figures.transfer_us = message.transfer_us();
   figures.max_batch = message.max_batch();
   figures.chunks = message.chunks();
+  figures.pulled_tokens = message.pulled_tokens();
   figures.node = message.node();
   return figures;
 }

@@ -174,7 +174,7 @@ Result<std::unique_ptr<ModelRunner>> load(const ModelFile& file,
   info.vocab_size = static_cast<std::uint32_t>(table.rows);
   info.weights_hash = file.weights_hash();
   const std::array numerics{
-      kEngineRevision, backend.numerics_family(), info.weights_hash, info.layout.hash()};
+      kEngineRevision, backend.numerics_family(), info.weights_hash, info.layout.content_hash()};
   info.numerics_hash = XXH3_64bits(numerics.data(), sizeof(numerics));
   info.weight_bytes = loader.bytes();
   // A table that only looks up embeddings is read a row at a time.

@@ -42,7 +42,8 @@ KvGrant grant() {
   value.incarnation = Incarnation(9);
   value.lease = {1, 2};
   value.epoch = Epoch(4);
-  value.layout_hash = 77;
+  value.layout = {.layers = 2, .kv_heads = 3, .head_dim = 64, .block_tokens = 16};
+  value.layout_hash = value.layout.hash();
   value.control_address = "127.0.0.1:1";
   value.prefix_blocks = 2;
   value.runs = {{BlockId(10), 3}, {BlockId(0), 10}, {BlockId(13), 1}};
@@ -63,6 +64,7 @@ TokenEvent event() {
                                  .kv_bytes_moved = 1ULL << 40,
                                  .kv_transport = "tcp",
                                  .transfer_us = 12,
+                                 .pulled_tokens = 64,
                                  .node = "d0"};
   return value;
 }
@@ -85,6 +87,7 @@ TEST(Convert, GrantComesBackEqual) {
   EXPECT_EQ(to_wire(*back).SerializeAsString(), message.SerializeAsString());
   EXPECT_EQ(back->runs, grant().runs);
   EXPECT_EQ(back->lease, grant().lease);
+  EXPECT_EQ(back->layout, grant().layout);
 }
 
 TEST(Convert, EventComesBackEqual) {
@@ -213,6 +216,8 @@ TEST(Convert, GrantBoundsAreChecked) {
        {"block 12 is in two runs", [](auto& m) { m.mutable_runs(2)->set_first(12); }},
        {"block 0 is in two runs", [](auto& m) { m.mutable_runs(2)->set_first(0); }},
        {"grant.prefix_blocks", [](auto& m) { m.set_prefix_blocks(~0U); }},
+       {"grant.layout_hash", [](auto& m) { m.set_layout_hash(77); }},
+       {"layout", [](auto& m) { m.mutable_layout()->set_layers(0); }},
        {"grant.ttl_ms", [](auto& m) { m.set_ttl_ms(0); }},
        {"grant.ttl_ms", [](auto& m) { m.set_ttl_ms(~0ULL); }},
        {"grant.control_address", [](auto& m) { m.set_control_address(std::string(257, 'a')); }},

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstring>
 #include <filesystem>
+#include <optional>
 
 #include "engine/model/model.h"
 #include "tests/support/tiny_model.h"
@@ -106,6 +107,30 @@ TEST_P(ForwardTest, ChunkingDoesNotChangeABit) {
   }
   EXPECT_TRUE(same_bits(whole, sequences.logits(1, tokens, 16)));
   EXPECT_TRUE(same_bits(whole, sequences.logits(2, tokens, 1)));
+}
+
+// Nodes whose blocks have other sizes may share one request's keys and values.
+TEST_P(ForwardTest, BlockSizeDoesNotChangeABit) {
+  auto options = baton::testing::tiny_model_for(GetParam().architecture, GetParam().dtype);
+  const SamplingParams params{.temperature = 0.9F, .seed = 4, .num_logprobs = 2};
+  std::vector<float> logits;
+  std::vector<TokenId> output;
+  std::optional<std::uint64_t> numerics;
+  for (const std::uint32_t block_tokens : {32U, 16U, 64U}) {
+    const Model m = make_model(
+        options, GetParam().backend, {.block_tokens = block_tokens, .max_step_tokens = 600});
+    ASSERT_EQ(m.runner->info().layout.block_tokens, block_tokens);
+    const auto tokens = some_tokens(kTokens, m.runner->info().vocab_size, 3);
+    Sequences sequences(*m.runner, 2, kTokens + 16);
+    const auto now = sequences.logits(0, tokens, 70);
+    const auto generated = sequences.generate(1, tokens, 12, 70, params);
+    EXPECT_EQ(numerics.value_or(m.runner->info().numerics_hash), m.runner->info().numerics_hash);
+    EXPECT_TRUE(logits.empty() || same_bits(logits, now)) << block_tokens;
+    EXPECT_TRUE(output.empty() || output == generated) << block_tokens;
+    numerics = m.runner->info().numerics_hash;
+    logits = now;
+    output = generated;
+  }
 }
 
 TEST_P(ForwardTest, BatchDoesNotChangeATokenOrLogprob) {
