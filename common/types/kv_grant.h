@@ -25,9 +25,9 @@ struct KvGrant {
   Incarnation incarnation{};  // its life at the time of the grant
   LeaseId lease;
   Epoch epoch{};
-  std::uint64_t layout_hash = 0;    // of the blocks to write
-  KvLayout layout;                  // the same spelt out; no layers: not told, then the writer's own
-  std::string control_address;      // host:port of the node's control listener, for Commit
+  std::uint64_t layout_hash = 0;  // of the blocks to write
+  KvLayout layout;                // the same spelt out; no layers: not told, then the writer's own
+  std::string control_address;    // host:port of the node's control listener, for Commit
   std::uint32_t prefix_blocks = 0;  // leading full blocks the node already holds; they are not sent
   std::vector<BlockRun> runs;  // where block prefix_blocks, prefix_blocks + 1, … of the prompt go
   std::chrono::milliseconds ttl{30'000};  // relative, renewed by heartbeats
