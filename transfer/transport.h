@@ -36,7 +36,7 @@ namespace baton::transfer {
 
 struct TransportOptions {
   std::string transport =
-      "auto";  // auto, tcp, shm: the lanes UCX may use (sets UCX_TLS unless the operator did)
+      "auto";  // auto, tcp, shm, rdma: the lanes UCX may use (sets UCX_TLS unless the operator did)
   std::string network = "";  // interface names for the data network (UCX_NET_DEVICES); empty: all
   std::map<std::string, std::string>
       ucx;  // further UCX_* settings; the operator's environment wins

@@ -1,11 +1,36 @@
 #include "transfer/ucx/context.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "transfer/ucx/log.h"
 #include "transfer/ucx/settings.h"
 
 namespace baton::transfer {
+namespace {
+
+Error no_lane(const TransportOptions& options, ucs_status_t status) {
+  if (options.transport != "rdma") {
+    return {ErrorCode::Unavailable,
+            ucx_error(fmt::format("UCX finds no usable lane for transfer.transport {}",
+                                  options.transport),
+                      status)};
+  }
+  const auto devices = rdma_devices();
+  return {ErrorCode::Unavailable,
+          fmt::format("transport rdma was asked for, and UCX {} finds no rc, dc or ud lane{} ({}); "
+                      "RDMA devices of this machine: {}. {}",
+                      ucx_version_string(),
+                      options.network.empty() ? "" : " on transfer.network " + options.network,
+                      ucs_status_string(status),
+                      devices.empty() ? "none" : fmt::format("{}", fmt::join(devices, ", ")),
+                      devices.empty()
+                          ? "transfer.transport tcp needs none"
+                          : "Is the port up, is this UCX built with verbs, and is the device's "
+                            "driver for libibverbs installed (ibverbs-providers)?")};
+}
+
+}  // namespace
 
 std::string ucx_error(const std::string& what, ucs_status_t status) {
   return fmt::format("{}: {}", what, ucs_status_string(status));
@@ -45,10 +70,7 @@ Result<std::unique_ptr<UcxContext>> UcxContext::create(const TransportOptions& o
   status = ucp_init(&params, config, &context);
   ucp_config_release(config);
   if (status != UCS_OK) {
-    return fail(ErrorCode::Unavailable,
-                ucx_error(fmt::format("UCX finds no usable lane for transfer.transport {}",
-                                      options.transport),
-                          status));
+    return std::unexpected(no_lane(options, status));
   }
   return std::unique_ptr<UcxContext>(new UcxContext(context));
 }

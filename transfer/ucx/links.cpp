@@ -136,7 +136,9 @@ void UcxLinks::start_close(const LinkPtr& link) {
 }
 
 bool UcxLinks::is_closed(const LinkPtr& link) {
-  const bool may_close = link->is_proven || link->lost != UCS_OK || link->lane != Lane::Tcp;
+  const Lane lane = link->lane;
+  const bool may_close =
+      link->is_proven || lane == Lane::Shm || (lane == Lane::Tcp && link->lost != UCS_OK);
   if (!link->is_close_posted && may_close) {
     link->is_close_posted = true;
     link->close_limit = std::chrono::steady_clock::now() + kCloseLimit;

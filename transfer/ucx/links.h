@@ -5,8 +5,9 @@
 //   open ──error, or the peer's process ended──▶ lost ──▶ closing ──nothing outstanding──▶ gone
 //   open ──released──▶ closing
 // Closing that does not end in time ends by abandoning the worker. UCX 1.13 may end the process
-// when a TCP connection is closed while it is being refused: so each is proven by a flush of its
-// own, and one that is neither proven nor lost yet is not closed, but given time, then abandoned.
+// when a connection is closed before it is complete: a TCP one that is being refused, one over
+// verbs whose first messages are still queued. So each is proven by a flush of its own, and one
+// that is neither proven nor (tcp) lost yet is not closed, but given time, then abandoned.
 //
 // Owner: UcxSender. Thread: the reactor, but for a Link's atomics. Failure: `open` says why;
 // later a lost link is reported once.

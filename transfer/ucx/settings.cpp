@@ -7,6 +7,7 @@
 #include <array>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <sstream>
 #include <string_view>
 
@@ -14,13 +15,15 @@ namespace baton::transfer {
 namespace {
 
 constexpr std::string_view kPrefix = "UCX_";
-constexpr std::array<std::string_view, 7> kShippedNames{"KEEPALIVE_INTERVAL",
+constexpr std::array<std::string_view, 8> kShippedNames{"KEEPALIVE_INTERVAL",
                                                         "MM_ERROR_HANDLING",
                                                         "RC_TIMEOUT",
                                                         "RC_RETRY_COUNT",
                                                         "IB_PCI_RELAXED_ORDERING",
+                                                        "UD_VERBS_ETH_DGID_CHECK",
                                                         "TCP_TX_SEG_SIZE",
                                                         "TCP_RX_SEG_SIZE"};
+constexpr const char* kRdmaDevices = "/sys/class/infiniband";
 
 bool is_set(const std::string& name) {
   return std::getenv((std::string(kPrefix) + name).c_str()) != nullptr;
@@ -39,10 +42,11 @@ Result<std::string> bare_name(const std::string& name) {
   return bare;
 }
 
-bool has_rdma_device() {
-  std::error_code ignored;
-  const std::filesystem::directory_iterator devices("/sys/class/infiniband", ignored);
-  return !ignored && devices != std::filesystem::directory_iterator();
+// Soft-RoCE ("rxe") describes itself so.
+bool is_soft_roce(const std::string& device) {
+  std::ifstream file(fmt::format("{}/{}/node_desc", kRdmaDevices, device));
+  std::string description;
+  return std::getline(file, description) && description.starts_with("rxe");
 }
 
 // UCX only warns about a device that is not there, and then takes another lane. Names are
@@ -68,17 +72,27 @@ Status check_devices(const std::string& network) {
 // What is shipped. A setting of a component that is not used would make UCX warn, so each goes
 // only where it means something.
 UcxSettings shipped(const TransportOptions& options) {
-  UcxSettings settings{
-      {"KEEPALIVE_INTERVAL", "200ms"},  // a dead peer on shared memory is only found by keepalive
-  };
-  if (options.transport != "tcp") {
+  UcxSettings settings;
+  if (options.transport != "rdma") {
+    // A dead peer on shared memory is only found by keepalive. Over verbs alone it finds nothing
+    // that the retries and the control connection do not find before.
+    settings.emplace_back("KEEPALIVE_INTERVAL", "200ms");
+  }
+  if (options.transport == "auto" || options.transport == "shm") {
     // Without it shared memory has no peer error handling, and UCX falls back to TCP in silence.
     settings.emplace_back("MM_ERROR_HANDLING", "y");
   }
-  if (options.transport == "auto" && has_rdma_device()) {
+  const auto devices = rdma_devices();
+  if ((options.transport == "auto" || options.transport == "rdma") && !devices.empty()) {
+    // A lost packet is sent again after 100 ms and the peer is given up after 5 such: UCX's own
+    // values hold on for most of a minute.
     settings.emplace_back("RC_TIMEOUT", "100ms");
     settings.emplace_back("RC_RETRY_COUNT", "5");
     settings.emplace_back("IB_PCI_RELAXED_ORDERING", "try");
+    if (std::any_of(devices.begin(), devices.end(), is_soft_roce)) {
+      // Soft-RoCE leaves a field unset that UCX 1.13 reads, and no connection comes about.
+      settings.emplace_back("UD_VERBS_ETH_DGID_CHECK", "n");
+    }
   }
   unsigned major = 0;
   unsigned minor = 0;
@@ -99,6 +113,16 @@ bool is_shipped_setting(std::string_view variable) {
              kShippedNames.end();
 }
 
+std::vector<std::string> rdma_devices() {
+  std::vector<std::string> names;
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(kRdmaDevices, ignored)) {
+    names.push_back(entry.path().filename().string());
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
 Result<UcxSettings> context_settings(const TransportOptions& options) {
   UcxSettings settings;
   std::string lanes;
@@ -106,10 +130,12 @@ Result<UcxSettings> context_settings(const TransportOptions& options) {
     lanes = "tcp";
   } else if (options.transport == "shm") {
     lanes = "posix,sysv,cma";
+  } else if (options.transport == "rdma") {
+    lanes = "ib";  // UCX's word for rc, dc and ud, of which it takes the best
   } else if (options.transport != "auto") {
-    return fail(
-        ErrorCode::InvalidConfig,
-        fmt::format("transfer.transport: \"{}\" is none of auto, tcp, shm", options.transport));
+    return fail(ErrorCode::InvalidConfig,
+                fmt::format("transfer.transport: \"{}\" is none of auto, tcp, shm, rdma",
+                            options.transport));
   }
   if (!lanes.empty() && !is_set("TLS")) {
     settings.emplace_back("TLS", lanes);

@@ -27,5 +27,7 @@ Result<UcxSettings> context_settings(const TransportOptions& options);
 Status apply_environment(const TransportOptions& options);
 // True for UCX_* names that Baton ships a value of.
 bool is_shipped_setting(std::string_view variable);
+// The RDMA devices that the kernel has, by name.
+std::vector<std::string> rdma_devices();
 
 }  // namespace baton::transfer

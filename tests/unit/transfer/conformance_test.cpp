@@ -478,7 +478,7 @@ TEST_P(Conformance, AForeignAddressIsRefused) {
 
 INSTANTIATE_TEST_SUITE_P(Paths,
                          Conformance,
-                         ::testing::Values("fake", "tcp", "shm"),
+                         ::testing::ValuesIn(tested_paths({"fake", "tcp", "shm"})),
                          [](const auto& info) { return info.param; });
 
 }  // namespace

@@ -191,7 +191,7 @@ TEST_P(Hostile, ACompleteLeaseTakesNothingMore) {
 
 INSTANTIATE_TEST_SUITE_P(Paths,
                          Hostile,
-                         ::testing::Values("fake", "tcp", "shm"),
+                         ::testing::ValuesIn(tested_paths({"fake", "tcp", "shm"})),
                          [](const auto& info) { return info.param; });
 
 }  // namespace

@@ -128,7 +128,7 @@ class UcxRig : public Rig {
   std::unique_ptr<HostilePeer> make_hostile(transfer::Transport& target) override {
     return std::make_unique<UcxHostile>(kind_, target);
   }
-  std::string lane() const override { return kind_; }
+  std::string lane() const override { return lane_name(kind_); }
 
  private:
   std::string kind_;

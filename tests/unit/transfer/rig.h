@@ -18,6 +18,7 @@
 
 #include "tests/support/fake_transport.h"
 #include "tests/unit/transfer/arena.h"
+#include "tests/unit/transfer/paths.h"
 #include "transfer/message.h"
 #include "transfer/transport.h"
 
@@ -97,7 +98,7 @@ class Rig {
   virtual std::string lane() const = 0;
 };
 
-// "fake", "tcp", "shm".
+// "fake", "tcp", "shm", "rdma".
 std::unique_ptr<Rig> make_rig(const std::string& kind);
 
 LeaseId random_lease();

@@ -21,6 +21,7 @@ TransportOptions options_of(const std::string& transport) {
 TEST(UcxSettings, TheTransportChoosesTheLanes) {
   EXPECT_EQ(context_settings(options_of("tcp")).value(), (UcxSettings{{"TLS", "tcp"}}));
   EXPECT_EQ(context_settings(options_of("shm")).value(), (UcxSettings{{"TLS", "posix,sysv,cma"}}));
+  EXPECT_EQ(context_settings(options_of("rdma")).value(), (UcxSettings{{"TLS", "ib"}}));
   EXPECT_TRUE(context_settings(options_of("auto")).value().empty());
   const auto refused = context_settings(options_of("carrier-pigeon"));
   ASSERT_FALSE(refused.has_value());
@@ -106,6 +107,19 @@ TEST(UcxAddress, OnlyAnIntactOneOfTheSameVersionIsOpened) {
   }
   for (std::size_t length = 0; length < good.size(); ++length) {
     EXPECT_FALSE(open_address(std::span(good).first(length)).has_value());
+  }
+}
+
+TEST(UcxTransport, RdmaWithoutADeviceSaysWhatThereIs) {
+  if (!rdma_devices().empty()) {
+    GTEST_SKIP() << "this machine has an RDMA device";
+  }
+  testing::TestArena arena(testing::small_layout(), 4);
+  const auto refused = Transport::create(options_of("rdma"), arena.view());
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_EQ(refused.error().code, ErrorCode::Unavailable);
+  for (const char* part : {"transport rdma was asked for", "no rc, dc or ud", "machine: none"}) {
+    EXPECT_NE(refused.error().message.find(part), std::string::npos) << refused.error().message;
   }
 }
 
