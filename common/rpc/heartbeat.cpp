@@ -1,7 +1,5 @@
 #include "common/rpc/heartbeat.h"
 
-#include <utility>
-
 #include "common/base/check.h"
 
 namespace baton {
@@ -25,27 +23,28 @@ HeartbeatWatch::HeartbeatWatch(Executor& executor,
     : executor_(executor), limits_(limits), on_change_(std::move(on_change)) {
   BATON_CHECK(limits.suspect_after >= 1 && limits.dead_after > limits.suspect_after,
               "heartbeat limits must rise");
-  timer_ = executor_.call_after(limits_.period, [this] { tick(); });
+  arm();
+}
+
+void HeartbeatWatch::arm() {
+  timer_ = executor_.call_after(Duration(limits_.period) / kTicks, [this] { tick(); });
 }
 
 void HeartbeatWatch::beat() {
-  beaten_ = true;
-  missed_ = 0;
+  silent_ticks_ = 0;
   if (health_ == PeerHealth::Suspect) {
     change(PeerHealth::Alive);
   }
 }
 
 void HeartbeatWatch::tick() {
-  if (!std::exchange(beaten_, false)) {
-    ++missed_;
-  }
-  if (missed_ >= limits_.dead_after) {
+  ++silent_ticks_;
+  if (missed() >= limits_.dead_after) {
     change(PeerHealth::Dead);
     return;
   }
-  timer_ = executor_.call_after(limits_.period, [this] { tick(); });
-  if (missed_ >= limits_.suspect_after && health_ == PeerHealth::Alive) {
+  arm();
+  if (missed() >= limits_.suspect_after && health_ == PeerHealth::Alive) {
     change(PeerHealth::Suspect);
   }
 }

@@ -52,9 +52,12 @@ class HeartbeatWatch {
   // A heartbeat, or any other frame, came.
   void beat();
   PeerHealth health() const { return health_; }
-  std::uint32_t missed() const { return missed_; }
+  std::uint32_t missed() const { return silent_ticks_ / kTicks; }
 
  private:
+  static constexpr std::uint32_t kTicks = 4;  // a period: a silence is measured to a quarter of one
+
+  void arm();
   void tick();
   void change(PeerHealth health);
 
@@ -64,8 +67,7 @@ class HeartbeatWatch {
   PeerHealth health_ = PeerHealth::Alive;
   // Counted in own ticks, not in clock time: when this process is held up, it counts slower too,
   // and reads what waits in its sockets before it calls a peer dead.
-  std::uint32_t missed_ = 0;
-  bool beaten_ = false;  // since the last tick
+  std::uint32_t silent_ticks_ = 0;
   TimerHandle timer_;
 };
 

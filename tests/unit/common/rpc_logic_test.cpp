@@ -281,6 +281,23 @@ TEST(Heartbeat, WatchGoesSuspectThenDead) {
       ElementsAre(PeerHealth::Suspect, PeerHealth::Alive, PeerHealth::Suspect, PeerHealth::Dead));
 }
 
+TEST(Heartbeat, ASilencesEndIsNoLaterThanTheLimit) {
+  for (int offset = 0; offset < 100;
+       offset += 7) {  // of the last heartbeat to the watch's own ticks
+    ManualExecutor executor;
+    PeerHealth health = PeerHealth::Alive;
+    HeartbeatWatch watch(executor,
+                         {.period = milliseconds(100), .suspect_after = 3, .dead_after = 6},
+                         [&](PeerHealth now) { health = now; });
+    executor.advance(milliseconds(offset));
+    watch.beat();
+    executor.advance(milliseconds(574));
+    EXPECT_EQ(health, PeerHealth::Suspect) << offset;
+    executor.advance(milliseconds(26));
+    EXPECT_EQ(health, PeerHealth::Dead) << offset;
+  }
+}
+
 TEST(Heartbeat, WatchMayBeDroppedInside) {
   ManualExecutor executor;
   std::unique_ptr<HeartbeatWatch> watch;
