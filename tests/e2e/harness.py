@@ -55,6 +55,10 @@ def wait_for(what, condition, limit=30, every=0.02):
         time.sleep(every)
 
 
+def node_entry(name):
+    return {"name": name, "admin_listen": f"127.0.0.1:{free_port()}"}
+
+
 HEADERS = {"Content-Type": "application/json", "x-baton-figures": "1"}
 
 
@@ -115,8 +119,8 @@ class Cluster:
             "kv": {"arena_mb": 256},
             "gateway": {"listen": f"127.0.0.1:{self.api_port}",
                         "control_listen": f"127.0.0.1:{self.control_port}"},
-            "prefill": {"pool": [{"name": f"prefill-{i}"} for i in range(prefill)]},
-            "decode": {"pool": [{"name": f"decode-{i}"} for i in range(decode)]},
+            "prefill": {"pool": [node_entry(f"prefill-{i}") for i in range(prefill)]},
+            "decode": {"pool": [node_entry(f"decode-{i}") for i in range(decode)]},
         }, config or {})
         if not self.config["prefill"]["pool"]:
             self.config["prefill"].pop("pool")
@@ -159,6 +163,13 @@ class Cluster:
 
     def __getitem__(self, name):
         return self.processes[name]
+
+    def admin(self, name):
+        """host:port of a process's /metrics page."""
+        if name == "gateway":
+            return f"{self.host}:{self.api_port}"
+        pool = self.config[name.split("-")[0]]["pool"]
+        return next(node["admin_listen"] for node in pool if node["name"] == name)
 
     @property
     def url(self):
