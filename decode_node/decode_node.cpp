@@ -16,7 +16,16 @@ DecodeNode::DecodeNode(node::RoleDeps deps)
       steps_(deps_.control, deps_.engine, deps_.runner, deps_.kv.arena()),
       stream_([this](node::ClientId client, wire::Frame frame) {
         gateways_->send(client, std::move(frame));
-      }) {}
+      }),
+      drain_(
+          deps_,
+          {.is_idle = [this] { return scheduler_->num_running() == 0 && grants_->num_open() == 0; },
+           .announce = [this] { gateways_->beat_now(); },
+           .hand_back =
+               [this](const Error& why) {
+                 grants_->end_all(why);
+                 scheduler_->hand_back(why);
+               }}) {}
 
 Status DecodeNode::start() {
   auto listener = deps_.network.listen(
@@ -69,10 +78,11 @@ void DecodeNode::make_grants() {
       GrantHandlers{
           .on_verified =
               [this](std::unique_ptr<Grant> grant) { service_->on_verified(std::move(grant)); },
+          .on_cancelled = [this](GrantState state) { probe_.cancelled(phase_of(state)); },
           .on_failed =
               [this](const Grant& grant, const Error& why) {
                 deps_.log.warn("request {:x}: {}", grant.request.id.value, why.message);
-                probe_.ended(FinishReason::Error);
+                probe_.handed_back(why.code);
                 stream_.send_now(
                     grant.client,
                     node::error_event(
@@ -80,7 +90,11 @@ void DecodeNode::make_grants() {
               },
           .send_abort = [this](WriterId writer,
                                const wire::Abort& abort) { writers_->send_abort(writer, abort); },
-          .on_freed = [this] { check_drained(); }});
+          .on_freed =
+              [this] {
+                scheduler_->blocks_freed();
+                drain_.check();
+              }});
   const auto& cluster = deps_.config.cluster;
   writers_ = std::make_unique<Writers>(deps_.control,
                                        *grants_,
@@ -101,23 +115,12 @@ void DecodeNode::make_scheduler() {
       engine::DecodeLimits{.max_batch = config.max_batch,
                            .prefill_tokens = config.local_prefill_chunk},
       deps_.identity.name,
-      [this] { check_drained(); });
+      [this] { drain_.check(); });
   service_ = std::make_unique<Service>(
-      *grants_, *scheduler_, deps_.kv, probe_, deps_.artifacts, deps_.identity, config);
+      *grants_, *scheduler_, deps_.kv, probe_, deps_.artifacts, deps_.identity, drain_, config);
   gateways_ = std::make_unique<node::GatewayLinks>(
-      deps_.control,
-      deps_.network,
-      deps_.random,
-      deps_.config.cluster.gateways,
-      deps_.config.cluster.heartbeat,
-      deps_.log,
+      deps_,
       node::GatewayHandlers{
-          .make_hello =
-              [this] {
-                wire::Hello hello = deps_.identity.hello();
-                *hello.mutable_load() = heartbeat().load();
-                return hello;
-              },
           .make_heartbeat = [this] { return heartbeat(); },
           .on_frame =
               [this](node::ClientId client, Channel& channel, wire::Frame frame) {
@@ -131,7 +134,7 @@ wire::Heartbeat DecodeNode::heartbeat() {
   kv_probe_.update(deps_.kv, transfer);
   probe_.update(scheduler_->num_running(), *grants_);
   wire::Heartbeat beat;
-  beat.set_draining(service_->is_draining());
+  beat.set_draining(drain_.is_draining());
   wire::NodeLoad& load = *beat.mutable_load();
   node::fill_load(load, deps_.kv, transfer);
   load.set_running(scheduler_->num_running() + grants_->num_open());
@@ -144,27 +147,18 @@ wire::Heartbeat DecodeNode::heartbeat() {
 }
 
 bool DecodeNode::is_ready() const {
-  return gateways_ != nullptr && gateways_->num_up() > 0 && !service_->is_draining();
+  return gateways_ != nullptr && gateways_->num_up() > 0 && !drain_.is_draining();
 }
 
-void DecodeNode::drain(std::function<void()> drained) {
-  service_->refuse_new();
-  drained_ = std::move(drained);
-  gateways_->beat_now();
-  check_drained();
-}
-
-void DecodeNode::check_drained() {
-  if (drained_ && scheduler_->num_running() == 0 && grants_->num_open() == 0) {
-    std::exchange(drained_, nullptr)();
-  }
+void DecodeNode::drain(std::chrono::milliseconds limit, std::function<void()> drained) {
+  drain_.start(limit, std::move(drained));
 }
 
 void DecodeNode::stop() {
   if (gateways_ == nullptr) {
     return;  // never started
   }
-  drained_ = nullptr;
+  drain_.stop();
   const Error why{ErrorCode::Unavailable, "node " + deps_.identity.name + " is shutting down"};
   grants_->end_all(why);
   scheduler_->end_all(why);

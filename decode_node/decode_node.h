@@ -13,6 +13,7 @@
 #include "decode_node/scheduler.h"
 #include "decode_node/service.h"
 #include "decode_node/writers.h"
+#include "node/drain.h"
 #include "node/gateway_links.h"
 #include "node/kv_probe.h"
 #include "node/role.h"
@@ -28,7 +29,7 @@ class DecodeNode final : public node::Role {
   Status start() override;
   std::string control_address() const override { return deps_.identity.control_address; }
   bool is_ready() const override;
-  void drain(std::function<void()> drained) override;
+  void drain(std::chrono::milliseconds limit, std::function<void()> drained) override;
   void stop() override;
 
   // For tests and figures.
@@ -40,13 +41,13 @@ class DecodeNode final : public node::Role {
   void make_grants();
   void make_scheduler();
   wire::Heartbeat heartbeat();
-  void check_drained();
 
   node::RoleDeps deps_;
   Probe probe_;
   node::KvProbe kv_probe_;
   node::StepEngine steps_;
   node::TokenStream stream_;
+  node::Drain drain_;
   std::unique_ptr<GrantTable> grants_;
   std::unique_ptr<Scheduler> scheduler_;
   std::unique_ptr<Writers> writers_;
@@ -54,7 +55,6 @@ class DecodeNode final : public node::Role {
   std::unique_ptr<node::GatewayLinks> gateways_;
   std::map<NodeName, std::unique_ptr<transfer::Inlet>> inlets_;  // welcomed, no channel yet
   std::unique_ptr<Listener> listener_;
-  std::function<void()> drained_;
 };
 
 }  // namespace baton::decode_node

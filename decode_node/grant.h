@@ -50,6 +50,7 @@ struct Grant {
   engine::RequestSize size;
   engine::PrefixRef prefix;                           // leading blocks held already, pinned
   std::vector<engine::BlockLease> blocks;             // the rest of the prompt's, then the output's
+  TimePoint deadline{};                               // of the request
   std::uint64_t expected_bytes = 0;                   // that the writer must send
   std::unique_ptr<transfer::LeaseReceiver> receiver;  // null when nothing is to be sent
   Committed committed;

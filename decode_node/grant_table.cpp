@@ -40,9 +40,11 @@ auto GrantTable::on_strand(Function function) {
 
 Result<GrantTable::Blocks> GrantTable::take_blocks(const GenerateRequest& request,
                                                    const engine::RequestSize& size,
-                                                   std::uint32_t max_prefix) {
+                                                   std::uint32_t max_prefix,
+                                                   const Terms& terms) {
   const KvLayout& layout = kv_.layout();
-  const std::uint32_t total = layout.blocks_for(std::max(size.context, size.max_stored));
+  const std::uint32_t most = std::max(size.context, size.max_stored);
+  const std::uint32_t total = layout.blocks_for(most);
   if (total > kv_.pool().total()) {
     return fail(ErrorCode::InvalidArgument,
                 fmt::format("the request needs {} KV blocks ({} prompt tokens and up to {} output "
@@ -53,32 +55,40 @@ Result<GrantTable::Blocks> GrantTable::take_blocks(const GenerateRequest& reques
                             options_.node,
                             kv_.pool().total()));
   }
-  std::vector<TokenId> context = request.prompt;
-  context.insert(context.end(), request.output.begin(), request.output.end());
+  const std::uint64_t expected = std::uint64_t{size.context} + terms.output_tokens;
+  const std::uint32_t first = terms.output_tokens == 0 || expected >= most
+                                  ? total
+                                  : layout.blocks_for(static_cast<std::uint32_t>(expected));
   Blocks blocks;
-  blocks.prefix = kv_.index().find(context, max_prefix);
-  auto own = kv_.acquire(total - blocks.prefix.num_blocks());
-  if (!own) {
-    return fail(
-        ErrorCode::Busy,
-        fmt::format(
-            "node {}: {}; retry when a request has ended", options_.node, own.error().message));
+  blocks.prefix = kv_.index().find(engine::context_of(request), max_prefix);
+  const std::uint32_t wanted = first - blocks.prefix.num_blocks();
+  if (kv_.num_obtainable() < wanted + terms.headroom) {
+    return fail(ErrorCode::Busy,
+                fmt::format("node {}: {} KV blocks are wanted, {} can be had, and {} of these stay "
+                            "for requests in work; retry when one has ended",
+                            options_.node,
+                            wanted,
+                            kv_.num_obtainable(),
+                            terms.headroom));
   }
-  blocks.own = std::move(*own);
+  BATON_ASSIGN(blocks.own, kv_.acquire(wanted));
   return blocks;
 }
 
 Result<KvGrant> GrantTable::grant(node::ClientId client,
                                   const GenerateRequest& request,
-                                  const engine::RequestSize& size) {
+                                  const engine::RequestSize& size,
+                                  const Terms& terms) {
   const KvLayout& layout = kv_.layout();
-  BATON_ASSIGN(Blocks blocks, take_blocks(request, size, size.context / layout.block_tokens));
+  BATON_ASSIGN(Blocks blocks,
+               take_blocks(request, size, size.context / layout.block_tokens, terms));
   auto grant = std::make_unique<Grant>();
   grant->lease = draw_lease();
   grant->epoch = Epoch{next_epoch_++};
   grant->client = client;
   grant->request = request;
   grant->size = size;
+  grant->deadline = executor_.now() + request.deadline;
   grant->prefix = std::move(blocks.prefix);
   grant->blocks = std::move(blocks.own);
   for (engine::BlockLease& block : grant->blocks) {
@@ -108,16 +118,21 @@ Result<KvGrant> GrantTable::grant(node::ClientId client,
 }
 
 void GrantTable::arm(Grant& grant, std::chrono::milliseconds ttl) {
-  grant.expiry = executor_.call_after(ttl, [this, lease = grant.lease, epoch = grant.epoch] {
-    Grant* grant = find(lease, epoch);
-    if (grant != nullptr && grant->state != GrantState::Fencing) {
-      ++stats_.expired;
-      revoke(*grant,
-             {ErrorCode::Timeout, "the lease expired before the prompt's blocks arrived"},
-             true,
-             true);
-    }
-  });
+  const Duration left = std::max(Duration::zero(), grant.deadline - executor_.now());
+  const bool is_deadline = left <= ttl;
+  grant.expiry = executor_.call_after(
+      std::min<Duration>(left, ttl), [this, is_deadline, lease = grant.lease, epoch = grant.epoch] {
+        Grant* grant = find(lease, epoch);
+        if (grant != nullptr && grant->state != GrantState::Fencing) {
+          ++stats_.expired;
+          revoke(*grant,
+                 {ErrorCode::Timeout,
+                  is_deadline ? "the request's deadline has passed"
+                              : "the lease expired before the prompt's blocks arrived"},
+                 true,
+                 true);
+        }
+      });
 }
 
 Grant* GrantTable::find(LeaseId lease, Epoch epoch) {
@@ -318,6 +333,9 @@ bool GrantTable::cancel(node::ClientId client, RequestId request, Attempt attemp
       [&](const Grant& grant) {
         const bool match = grant.client == client && grant.request.id == request &&
                            grant.request.attempt == attempt;
+        if (match && grant.state != GrantState::Quarantined) {
+          handlers_.on_cancelled(grant.state);
+        }
         found = found || match;
         return match;
       },
@@ -357,6 +375,15 @@ void GrantTable::end_all(const Error& why) {
 
 std::uint32_t GrantTable::num_open() const {
   return static_cast<std::uint32_t>(grants_.size()) - num_quarantined();
+}
+
+std::uint32_t GrantTable::num_growing() const {
+  return static_cast<std::uint32_t>(std::ranges::count_if(grants_, [this](const auto& item) {
+    const Grant& grant = *item.second;
+    const std::size_t held = grant.prefix.num_blocks() + grant.blocks.size();
+    return grant.state != GrantState::Quarantined &&
+           held < kv_.layout().blocks_for(std::max(grant.size.context, grant.size.max_stored));
+  }));
 }
 
 std::uint32_t GrantTable::num_quarantined() const {

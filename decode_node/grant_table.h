@@ -35,6 +35,8 @@ struct GrantOptions {
 struct GrantHandlers {
   // Every byte is here and no receive is left: the grant's blocks hold the request's context.
   std::function<void(std::unique_ptr<Grant>)> on_verified;
+  // Its gateway cancelled it, in the state it had until now.
+  std::function<void(GrantState)> on_cancelled;
   // The grant ended though its gateway and its writer did not ask for it.
   std::function<void(const Grant&, const Error&)> on_failed;
   // The writer should stop; it may be gone.
@@ -64,21 +66,28 @@ class GrantTable {
   GrantTable& operator=(const GrantTable&) = delete;
   ~GrantTable() = default;
 
-  // Blocks for a whole request: what the prefix index holds, pinned, and new ones for the rest.
+  // Blocks for a request: what the prefix index holds, pinned, and new ones for the rest.
   struct Blocks {
     engine::PrefixRef prefix;
     std::vector<engine::BlockLease> own;
   };
+  // How much of an answer gets its blocks at once, and what must be left for others.
+  struct Terms {
+    std::uint32_t output_tokens = 0;  // beyond the context; 0: all the request may have
+    std::uint32_t headroom = 0;       // blocks that stay obtainable: sequences grow into them
+  };
   // `max_prefix`: leading blocks that may come from the index.
   Result<Blocks> take_blocks(const GenerateRequest& request,
                              const engine::RequestSize& size,
-                             std::uint32_t max_prefix);
+                             std::uint32_t max_prefix,
+                             const Terms& terms);
 
   // A lease's name that nobody can guess; it means nothing until a grant has it.
   LeaseId draw_lease() const { return {random_(), random_()}; }
   Result<KvGrant> grant(node::ClientId client,
                         const GenerateRequest& request,
-                        const engine::RequestSize& size);
+                        const engine::RequestSize& size,
+                        const Terms& terms);
   Status commit(WriterId writer, const wire::Commit& commit);
   // A prefill node works on the lease: binds it to that connection and renews it. False: there is
   // no such lease any more.
@@ -93,6 +102,8 @@ class GrantTable {
   void end_all(const Error& why);
 
   std::uint32_t num_open() const;
+  // Open ones whose blocks do not suffice for the whole answer.
+  std::uint32_t num_growing() const;
   std::uint32_t num_quarantined() const;
   const GrantStats& stats() const { return stats_; }
 

@@ -8,12 +8,29 @@ Counter ended_counter(Metrics& metrics, const char* reason) {
       "baton_decode_ended_total", "Sequences that ended on this node", {{"reason", reason}});
 }
 
+Counter cancelled_counter(Metrics& metrics, const char* phase) {
+  return metrics.counter("baton_decode_cancelled_total",
+                         "Requests cancelled by their gateway, by what they were doing",
+                         {{"phase", phase}});
+}
+
 Gauge grants_gauge(Metrics& metrics, const char* event) {
   return metrics.gauge(
       "baton_decode_grant_events", "What became of grants since the start", {{"event", event}});
 }
 
 }  // namespace
+
+CancelPhase phase_of(GrantState state) {
+  switch (state) {
+    case GrantState::Landing:
+      return CancelPhase::Landing;
+    case GrantState::Fencing:
+      return CancelPhase::Fencing;
+    default:
+      return CancelPhase::Granted;
+  }
+}
 
 Probe::Probe(Metrics& metrics)
     : step_seconds_(metrics.histogram(
@@ -23,8 +40,15 @@ Probe::Probe(Metrics& metrics)
       tokens_(metrics.counter("baton_decode_tokens_total", "Tokens sampled")),
       stopped_(ended_counter(metrics, "stop")),
       at_length_(ended_counter(metrics, "length")),
-      cancelled_(ended_counter(metrics, "cancelled")),
+      cancelled_({cancelled_counter(metrics, "granted"),
+                  cancelled_counter(metrics, "landing"),
+                  cancelled_counter(metrics, "fencing"),
+                  cancelled_counter(metrics, "prefilling"),
+                  cancelled_counter(metrics, "decoding")}),
       failed_(ended_counter(metrics, "error")),
+      preempted_(ended_counter(metrics, "preempted")),
+      drained_(ended_counter(metrics, "draining")),
+      late_(ended_counter(metrics, "deadline")),
       busy_(metrics.counter("baton_decode_busy_total", "Reserves answered by Busy")),
       received_(metrics.counter("baton_decode_kv_bytes_total",
                                 "KV bytes of verified grants, counted as they landed")),
@@ -52,13 +76,25 @@ void Probe::ended(FinishReason reason) {
       at_length_.add();
       break;
     case FinishReason::Cancelled:
-      cancelled_.add();
-      break;
     case FinishReason::Error:
-      failed_.add();
-      break;
     case FinishReason::None:
       break;
+  }
+}
+
+void Probe::handed_back(ErrorCode why) {
+  switch (why) {
+    case ErrorCode::Preempted:
+      preempted_.add();
+      break;
+    case ErrorCode::Draining:
+      drained_.add();
+      break;
+    case ErrorCode::Timeout:
+      late_.add();
+      break;
+    default:
+      failed_.add();
   }
 }
 

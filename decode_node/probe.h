@@ -3,6 +3,7 @@
 // Owner: DecodeNode. Thread: control strand writes; the exporter reads. Failure: none.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 
@@ -12,6 +13,11 @@
 
 namespace baton::decode_node {
 
+// Where a cancel found its request.
+enum class CancelPhase : std::uint8_t { Granted, Landing, Fencing, Prefilling, Decoding };
+inline constexpr std::size_t kCancelPhases = 5;
+CancelPhase phase_of(GrantState state);
+
 class Probe {
  public:
   explicit Probe(Metrics& metrics);
@@ -19,6 +25,9 @@ class Probe {
   void step(double seconds, std::size_t batch);
   void token() { tokens_.add(); }
   void ended(FinishReason reason);
+  // A request that ends here by an error event.
+  void handed_back(ErrorCode why);
+  void cancelled(CancelPhase phase) { cancelled_.at(static_cast<std::size_t>(phase)).add(); }
   void busy() { busy_.add(); }
   void received(std::uint64_t bytes) { received_.add(static_cast<double>(bytes)); }
   void update(std::uint32_t running, const GrantTable& grants);
@@ -29,8 +38,11 @@ class Probe {
   Counter tokens_;
   Counter stopped_;
   Counter at_length_;
-  Counter cancelled_;
+  std::array<Counter, kCancelPhases> cancelled_;
   Counter failed_;
+  Counter preempted_;
+  Counter drained_;
+  Counter late_;
   Counter busy_;
   Counter received_;
   Gauge running_;

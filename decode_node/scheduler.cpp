@@ -7,11 +7,6 @@
 namespace baton::decode_node {
 namespace {
 
-std::uint64_t to_us(Duration duration) {
-  return static_cast<std::uint64_t>(
-      std::chrono::duration_cast<std::chrono::microseconds>(duration).count());
-}
-
 double to_seconds(Duration duration) {
   return std::chrono::duration<double>(duration).count();
 }
@@ -44,6 +39,57 @@ Scheduler::Scheduler(Executor& executor,
       node_(std::move(node)),
       on_ended_(std::move(on_ended)) {}
 
+std::uint32_t Scheduler::blocks_now(const Running& running) const {
+  return kv_.layout().blocks_for(running.sequence->tokens().size());
+}
+
+bool Scheduler::may_grow(const Running& running) const {
+  const engine::RequestSize& size = running.sequence->size();
+  return running.sequence->table().num_blocks() <
+         kv_.layout().blocks_for(std::max(size.context, size.max_stored));
+}
+
+std::uint32_t Scheduler::num_growing() const {
+  return static_cast<std::uint32_t>(std::ranges::count_if(
+      running_, [this](const Running& running) { return may_grow(running); }));
+}
+
+void Scheduler::grow() {
+  bool any_left = false;
+  for (auto it = running_.begin(); it != running_.end();) {
+    engine::BlockTable& table = it->sequence->table();
+    const std::uint32_t needed = blocks_now(*it);
+    if (needed <= table.num_blocks()) {
+      ++it;
+      continue;
+    }
+    if (auto leases = kv_.acquire(needed - table.num_blocks())) {
+      table.append(std::move(*leases));
+      ++it;
+      continue;
+    }
+    const engine::BlockPool& pool = kv_.pool();
+    if (running_.size() == 1 &&
+        pool.count(engine::BlockUse::Granted) + pool.count(engine::BlockUse::Quarantined) > 0) {
+      break;  // it waits: grants end, or become younger sequences
+    }
+    // There is one: this sequence itself may grow.
+    const auto youngest = std::find_if(
+        running_.rbegin(), running_.rend(), [this](const Running& r) { return may_grow(r); });
+    const auto victim = std::prev(youngest.base());
+    tell(*victim, {ErrorCode::Preempted, "node " + node_ + " needs the blocks for older requests"});
+    probe_.handed_back(ErrorCode::Preempted);
+    const bool is_self = victim == it;
+    const auto next = running_.erase(victim);
+    it = is_self ? next : it;
+    any_left = true;
+  }
+  if (any_left) {
+    stream_.flush();
+    ended();
+  }
+}
+
 void Scheduler::add(Arrival arrival) {
   running_.push_back({.client = arrival.client,
                       .sequence = std::move(arrival.sequence),
@@ -51,6 +97,12 @@ void Scheduler::add(Arrival arrival) {
                       .arrived = executor_.now()});
   Running& added = running_.back();
   added.figures.node = node_;
+  const Duration left = arrival.deadline ? *arrival.deadline - executor_.now()
+                                         : Duration(added.sequence->request().deadline);
+  added.deadline = executor_.call_after(std::max(Duration::zero(), left), [this, &added] {
+    hand_back_if([&added](const Running& running) { return &running == &added; },
+                 {ErrorCode::Timeout, "the request's deadline has passed"});
+  });
   engine::Sequence& sequence = *added.sequence;
   sequence.table().seal(
       kv_.index(), kv_.layout().block_tokens, sequence.tokens(), sequence.computed());
@@ -68,12 +120,15 @@ void Scheduler::add(Arrival arrival) {
 }
 
 void Scheduler::pump() {
-  if (steps_.is_busy() || running_.empty()) {
+  if (steps_.is_busy()) {
     return;
   }
+  grow();
   std::vector<engine::Sequence*> sequences;
   for (Running& running : running_) {
-    sequences.push_back(running.sequence.get());
+    if (blocks_now(running) <= running.sequence->table().num_blocks()) {
+      sequences.push_back(running.sequence.get());
+    }
   }
   const auto planned = engine::plan_decode(sequences, limits_);
   if (planned.empty()) {
@@ -85,7 +140,7 @@ void Scheduler::pump() {
         running_, [&](const Running& r) { return r.sequence.get() == slice.sequence; });
     running->in_step = true;
     if (!std::exchange(running->has_started, true)) {
-      running->figures.queue_us = to_us(executor_.now() - running->arrived);
+      running->figures.queue_us = node::to_us(executor_.now() - running->arrived);
     }
     running->figures.max_batch =
         std::max(running->figures.max_batch, static_cast<std::uint32_t>(planned.size()));
@@ -107,15 +162,19 @@ void Scheduler::step_done(const std::vector<StepSlice>& slices, node::StepEngine
   probe_.step(seconds, slices.size());
   bool any_over = false;
   for (std::size_t i = 0; i < slices.size(); ++i) {
-    slices[i].running->in_step = false;
-    const bool over = slices[i].running->is_cancelled ||
-                      apply(slices[i], outcome.result.sampled[i], outcome.duration);
-    slices[i].running->is_cancelled = over;
-    any_over = any_over || over;
+    Running& running = *slices[i].running;
+    running.in_step = false;
+    running.is_over =
+        running.is_over || apply(slices[i], outcome.result.sampled[i], outcome.duration);
+    if (!running.is_over && running.hand_back) {
+      tell(running, *running.hand_back);
+      running.is_over = true;
+    }
+    any_over = any_over || running.is_over;
   }
   stream_.flush();
   if (any_over) {
-    running_.remove_if([](const Running& running) { return running.is_cancelled; });
+    running_.remove_if([](const Running& running) { return running.is_over; });
     ended();
   }
   pump();
@@ -126,7 +185,7 @@ bool Scheduler::apply(const StepSlice& slice,
                       Duration duration) {
   Running& running = *slice.running;
   engine::Sequence& sequence = *running.sequence;
-  running.figures.compute_us += to_us(duration);
+  running.figures.compute_us += node::to_us(duration);
   TokenEvent event = event_of(sequence);
   const FinishReason finish = sequence.advance(slice.count, sampled ? &*sampled : nullptr);
   sequence.table().seal(
@@ -153,26 +212,46 @@ void Scheduler::report(Running& running, TokenEvent event, FinishReason finish) 
   stream_.add(running.client, event);
 }
 
+void Scheduler::tell(const Running& running, const Error& why) {
+  const GenerateRequest& request = running.sequence->request();
+  stream_.add(running.client, node::error_event(request.id, request.attempt, request.choice, why));
+}
+
 template <class Match>
 void Scheduler::drop_if(Match match) {
-  bool any = false;
-  running_.remove_if([&](Running& running) {
-    if (!match(running)) {
+  const auto left = running_.remove_if([&](Running& running) {
+    if (running.is_over || !match(running)) {
       return false;
     }
-    if (running.is_cancelled) {
+    probe_.cancelled(running.sequence->is_prefilling() ? CancelPhase::Prefilling
+                                                       : CancelPhase::Decoding);
+    running.is_over = running.in_step;  // the engine thread still reads it
+    return !running.in_step;
+  });
+  if (left > 0) {
+    ended();
+    pump();  // others may wait for its blocks
+  }
+}
+
+template <class Match>
+void Scheduler::hand_back_if(Match match, const Error& why) {
+  const auto left = running_.remove_if([&](Running& running) {
+    if (running.is_over || running.hand_back || !match(running)) {
       return false;
     }
-    probe_.ended(FinishReason::Cancelled);
+    probe_.handed_back(why.code);
     if (running.in_step) {
-      running.is_cancelled = true;  // the engine thread still reads it; it goes when the step ends
+      running.hand_back = why;
       return false;
     }
-    any = true;
+    tell(running, why);
     return true;
   });
-  if (any) {
+  stream_.flush();
+  if (left > 0) {
     ended();
+    pump();
   }
 }
 
@@ -191,14 +270,18 @@ void Scheduler::cancel_client(node::ClientId client) {
   drop_if([client](const Running& running) { return running.client == client; });
 }
 
+void Scheduler::hand_back(const Error& why) {
+  hand_back_if([](const Running&) { return true; }, why);
+}
+
 void Scheduler::end_all(const Error& why) {
-  drop_if([&](const Running& running) {
-    if (!running.is_cancelled) {
-      const GenerateRequest& request = running.sequence->request();
-      stream_.add(running.client,
-                  node::error_event(request.id, request.attempt, request.choice, why));
+  running_.remove_if([&](Running& running) {
+    if (!running.is_over) {
+      tell(running, why);
+      probe_.handed_back(why.code);
     }
-    return true;
+    running.is_over = true;
+    return !running.in_step;
   });
   stream_.flush();
 }

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "common/wire/convert.h"
+#include "node/asked.h"
 
 namespace baton::decode_node {
 
@@ -14,6 +15,7 @@ Service::Service(GrantTable& grants,
                  Probe& probe,
                  const node::Artifacts& artifacts,
                  const node::NodeIdentity& identity,
+                 node::Drain& drain,
                  DecodeSection config)
     : grants_(grants),
       scheduler_(scheduler),
@@ -21,6 +23,7 @@ Service::Service(GrantTable& grants,
       probe_(probe),
       artifacts_(artifacts),
       identity_(identity),
+      drain_(drain),
       config_(std::move(config)) {}
 
 void Service::on_frame(node::ClientId client, Channel& channel, wire::Frame frame) {
@@ -42,17 +45,12 @@ void Service::on_frame(node::ClientId client, Channel& channel, wire::Frame fram
     case wire::Frame::kCancel:
       cancel(client, frame.cancel());
       return;
-    case wire::Frame::kArtifactRequest: {
-      auto piece = artifacts_.piece(frame.artifact_request());
-      if (!piece) {
-        channel.answer_error(frame, piece.error());
-        return;
-      }
-      wire::Frame answer;
-      *answer.mutable_artifact_chunk() = std::move(*piece);
-      channel.answer(frame, std::move(answer));
+    case wire::Frame::kArtifactRequest:
+      artifacts_.answer(channel, frame);
       return;
-    }
+    case wire::Frame::kDrain:
+      drain_.answer(channel, frame);
+      return;
     case wire::Frame::kHeartbeatAck:
       return;
     default:
@@ -62,17 +60,8 @@ void Service::on_frame(node::ClientId client, Channel& channel, wire::Frame fram
 }
 
 Result<KvGrant> Service::reserve(node::ClientId client, const wire::Reserve& message) {
-  if (is_draining_) {
-    return fail(ErrorCode::Unavailable, "node " + identity_.name + " is shutting down");
-  }
-  BATON_ASSIGN(GenerateRequest request, from_wire(message.request()));
-  if (request.model != identity_.model.id()) {
-    return fail(ErrorCode::NotFound,
-                fmt::format("node {} serves model {}", identity_.name, identity_.model.id()));
-  }
-  BATON_ASSIGN(
-      const engine::RequestSize size,
-      engine::check_size(request, identity_.model.context_length(), identity_.model.vocab_size()));
+  BATON_TRY(drain_.check_open());
+  BATON_ASSIGN(node::Asked asked, node::read_request(message.request(), identity_));
   // Grants count: a sequence whose blocks arrive must find a place in the batch.
   if (scheduler_.num_running() + grants_.num_open() >= config_.max_batch) {
     return fail(ErrorCode::Busy,
@@ -80,19 +69,25 @@ Result<KvGrant> Service::reserve(node::ClientId client, const wire::Reserve& mes
                             identity_.name,
                             config_.max_batch));
   }
+  // Each request that may outgrow its blocks keeps one block away from newcomers.
+  const GrantTable::Terms terms{
+      .output_tokens = message.reserve_full() ? 0 : config_.expected_output_tokens,
+      .headroom = scheduler_.num_growing() + grants_.num_growing()};
   if (message.local()) {
-    return reserve_local(client, std::move(request), size);
+    return reserve_local(client, std::move(asked.request), asked.size, terms);
   }
-  return grants_.grant(client, request, size);
+  return grants_.grant(client, asked.request, asked.size, terms);
 }
 
 Result<KvGrant> Service::reserve_local(node::ClientId client,
                                        GenerateRequest request,
-                                       const engine::RequestSize& size) {
+                                       const engine::RequestSize& size,
+                                       const GrantTable::Terms& terms) {
   const std::uint32_t block_tokens = kv_.layout().block_tokens;
   // The last token is always computed: its result gives the first new one.
   const std::uint32_t max_prefix = (size.context - 1) / block_tokens;
-  const std::uint32_t cached = kv_.index().peek(request.prompt, max_prefix) * block_tokens;
+  const std::uint32_t cached =
+      kv_.index().peek(engine::context_of(request), max_prefix) * block_tokens;
   if (size.context - cached > config_.local_prefill_max_tokens) {
     return fail(ErrorCode::InvalidArgument,
                 fmt::format("{} tokens are to be prefilled and node {} takes up to {} "
@@ -101,7 +96,7 @@ Result<KvGrant> Service::reserve_local(node::ClientId client,
                             identity_.name,
                             config_.local_prefill_max_tokens));
   }
-  BATON_ASSIGN(GrantTable::Blocks blocks, grants_.take_blocks(request, size, max_prefix));
+  BATON_ASSIGN(GrantTable::Blocks blocks, grants_.take_blocks(request, size, max_prefix, terms));
   const std::uint32_t held = blocks.prefix.num_blocks();
   Scheduler::Arrival arrival;
   arrival.client = client;
@@ -128,6 +123,7 @@ void Service::on_verified(std::unique_ptr<Grant> grant) {
   probe_.received(grant->landed.bytes);
   Scheduler::Arrival arrival;
   arrival.client = grant->client;
+  arrival.deadline = grant->deadline;
   arrival.first_token = grant->committed.first_token;
   arrival.figures.prefix_blocks_held = grant->prefix.num_blocks();
   arrival.figures.kv_bytes_moved = grant->landed.bytes;

@@ -13,6 +13,7 @@
 #include "decode_node/probe.h"
 #include "decode_node/scheduler.h"
 #include "node/artifacts.h"
+#include "node/drain.h"
 #include "node/identity.h"
 
 namespace baton::decode_node {
@@ -25,6 +26,7 @@ class Service {
           Probe& probe,
           const node::Artifacts& artifacts,
           const node::NodeIdentity& identity,
+          node::Drain& drain,
           DecodeSection config);
   Service(const Service&) = delete;
   Service& operator=(const Service&) = delete;
@@ -32,9 +34,6 @@ class Service {
 
   void on_frame(node::ClientId client, Channel& channel, wire::Frame frame);
   void on_client_lost(node::ClientId client);
-  // From now on Reserve is answered by Unavailable.
-  void refuse_new() { is_draining_ = true; }
-  bool is_draining() const { return is_draining_; }
   // A grant's blocks are whole: its sequence joins the batch.
   void on_verified(std::unique_ptr<Grant> grant);
 
@@ -42,7 +41,8 @@ class Service {
   Result<KvGrant> reserve(node::ClientId client, const wire::Reserve& message);
   Result<KvGrant> reserve_local(node::ClientId client,
                                 GenerateRequest request,
-                                const engine::RequestSize& size);
+                                const engine::RequestSize& size,
+                                const GrantTable::Terms& terms);
   void cancel(node::ClientId client, const wire::Cancel& message);
 
   GrantTable& grants_;
@@ -51,8 +51,8 @@ class Service {
   Probe& probe_;
   const node::Artifacts& artifacts_;
   const node::NodeIdentity& identity_;
+  node::Drain& drain_;
   const DecodeSection config_;
-  bool is_draining_ = false;
 };
 
 }  // namespace baton::decode_node

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 namespace baton::node {
 
 Result<wire::ArtifactChunk> Artifacts::piece(const wire::ArtifactRequest& request) const {
@@ -23,6 +25,17 @@ Result<wire::ArtifactChunk> Artifacts::piece(const wire::ArtifactRequest& reques
   chunk.set_total(bytes.size());
   chunk.set_data(bytes.substr(request.offset(), kPieceBytes));
   return chunk;
+}
+
+void Artifacts::answer(Channel& channel, const wire::Frame& frame) const {
+  auto found = piece(frame.artifact_request());
+  if (!found) {
+    channel.answer_error(frame, found.error());
+    return;
+  }
+  wire::Frame answer;
+  *answer.mutable_artifact_chunk() = std::move(*found);
+  channel.answer(frame, std::move(answer));
 }
 
 }  // namespace baton::node

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "common/base/error.h"
+#include "common/rpc/channel.h"
 #include "common/wire/control.pb.h"
 
 namespace baton::node {
@@ -19,6 +20,8 @@ class Artifacts {
 
   void add(std::string name, std::string bytes) { bytes_[std::move(name)] = std::move(bytes); }
   Result<wire::ArtifactChunk> piece(const wire::ArtifactRequest& request) const;
+  // Answers an ArtifactRequest that came on `channel`. REQUIRES: `frame` carries one.
+  void answer(Channel& channel, const wire::Frame& frame) const;
 
  private:
   std::map<std::string, std::string> bytes_;

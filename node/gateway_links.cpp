@@ -5,26 +5,28 @@
 
 namespace baton::node {
 
-GatewayLinks::GatewayLinks(Executor& executor,
-                           Network& network,
-                           const RandomSource& random,
-                           const std::vector<std::string>& addresses,
-                           std::chrono::milliseconds heartbeat,
-                           const Logger& log,
-                           GatewayHandlers handlers)
-    : executor_(executor), heartbeat_(heartbeat), log_(log), handlers_(std::move(handlers)) {
-  for (const std::string& address : addresses) {
+GatewayLinks::GatewayLinks(const RoleDeps& deps, GatewayHandlers handlers)
+    : executor_(deps.control),
+      heartbeat_(deps.config.cluster.heartbeat),
+      log_(deps.log),
+      handlers_(std::move(handlers)) {
+  for (const std::string& address : deps.config.cluster.gateways) {
     auto link = std::make_unique<Link>();
     Link* raw = link.get();
     PeerLinkOptions options;
     options.address = address;
     link->peer = std::make_unique<PeerLink>(
-        executor,
-        network,
-        random,
+        executor_,
+        deps.network,
+        deps.random,
         options,
         PeerLinkHandlers{
-            .make_hello = handlers_.make_hello,
+            .make_hello =
+                [this, &identity = deps.identity] {
+                  wire::Hello hello = identity.hello();
+                  *hello.mutable_load() = handlers_.make_heartbeat().load();
+                  return hello;
+                },
             .on_up = [this, raw](Channel&, const wire::Welcome& welcome) { on_up(*raw, welcome); },
             .on_frame =
                 [this, raw](Channel& channel, wire::Frame frame) {

@@ -17,25 +17,20 @@
 #include "common/rpc/heartbeat.h"
 #include "common/rpc/peer_link.h"
 #include "node/client.h"
+#include "node/role.h"
 
 namespace baton::node {
 
 struct GatewayHandlers {
-  std::function<wire::Hello()> make_hello;
-  std::function<wire::Heartbeat()> make_heartbeat;
+  std::function<wire::Heartbeat()> make_heartbeat;                // its load goes into Hello, too
   std::function<void(ClientId, Channel&, wire::Frame)> on_frame;  // frames that are no answers
   std::function<void(ClientId)> on_lost;                          // all its requests are void
 };
 
 class GatewayLinks {
  public:
-  GatewayLinks(Executor& executor,
-               Network& network,
-               const RandomSource& random,
-               const std::vector<std::string>& addresses,
-               std::chrono::milliseconds heartbeat,
-               const Logger& log,
-               GatewayHandlers handlers);
+  // To `cluster.gateways`, as `deps.identity`.
+  GatewayLinks(const RoleDeps& deps, GatewayHandlers handlers);
   GatewayLinks(const GatewayLinks&) = delete;
   GatewayLinks& operator=(const GatewayLinks&) = delete;
   ~GatewayLinks();

@@ -58,8 +58,8 @@ void fill_load(wire::NodeLoad& load,
   const engine::BlockPool& pool = kv.pool();
   load.set_blocks_total(pool.total());
   load.set_blocks_free(kv.num_obtainable());
-  load.set_blocks_granted(pool.count(engine::BlockUse::Granted) +
-                          pool.count(engine::BlockUse::Quarantined));
+  load.set_blocks_granted(pool.count(engine::BlockUse::Granted));
+  load.set_blocks_quarantined(pool.count(engine::BlockUse::Quarantined));
   load.set_blocks_in_use(pool.count(engine::BlockUse::InUse));
   load.set_blocks_cached(pool.count(engine::BlockUse::Cached));
   load.set_reactor_ticks(transfer.loop_count);

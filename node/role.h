@@ -4,6 +4,7 @@
 // there or while the strand does not run. Failure: `start` says what could not be opened.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <string>
@@ -49,8 +50,9 @@ class Role {
   virtual std::string control_address() const = 0;
   // Registered with at least one gateway and not draining.
   virtual bool is_ready() const = 0;
-  // Takes no new work; `drained` runs once nothing is in work, at once or later.
-  virtual void drain(std::function<void()> drained) = 0;
+  // Takes no new work and hands back what is still in work after `limit`; `drained` runs once
+  // nothing is left, at once or later.
+  virtual void drain(std::chrono::milliseconds limit, std::function<void()> drained) = 0;
   // Ends what is still in work with an error to its gateway and closes every connection.
   virtual void stop() = 0;
 };

@@ -6,6 +6,7 @@
 // outlive the engine thread's work, so stop that thread before dropping sequences and arena.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -14,6 +15,12 @@
 #include "engine/runner.h"
 
 namespace baton::node {
+
+// As figures count.
+inline std::uint64_t to_us(Duration duration) {
+  return static_cast<std::uint64_t>(
+      std::chrono::duration_cast<std::chrono::microseconds>(duration).count());
+}
 
 class StepEngine {
  public:

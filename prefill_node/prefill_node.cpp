@@ -11,7 +11,11 @@ PrefillNode::PrefillNode(node::RoleDeps deps)
       steps_(deps_.control, deps_.engine, deps_.runner, deps_.kv.arena()),
       stream_([this](node::ClientId client, wire::Frame frame) {
         gateways_->send(client, std::move(frame));
-      }) {}
+      }),
+      drain_(deps_,
+             {.is_idle = [this] { return scheduler_->num_jobs() == 0; },
+              .announce = [this] { gateways_->beat_now(); },
+              .hand_back = [this](const Error& why) { scheduler_->end_all(why); }}) {}
 
 Status PrefillNode::start() {
   const auto& cluster = deps_.config.cluster;
@@ -34,11 +38,11 @@ Status PrefillNode::start() {
                                                    .probe = probe_,
                                                    .log = deps_.log,
                                                    .node = deps_.identity.name,
-                                                   .on_ended = [this] { check_drained(); }},
+                                                   .on_ended = [this] { drain_.check(); }},
                                   engine::PrefillLimits{.chunk_tokens = config.chunk_tokens,
                                                         .step_tokens = config.step_tokens});
   service_ = std::make_unique<Service>(
-      *scheduler_, deps_.kv, probe_, deps_.artifacts, deps_.identity, config.credits);
+      *scheduler_, deps_.kv, probe_, deps_.artifacts, deps_.identity, drain_, config.credits);
   make_gateways();
   gateways_->start();
   return {};
@@ -46,19 +50,8 @@ Status PrefillNode::start() {
 
 void PrefillNode::make_gateways() {
   gateways_ = std::make_unique<node::GatewayLinks>(
-      deps_.control,
-      deps_.network,
-      deps_.random,
-      deps_.config.cluster.gateways,
-      deps_.config.cluster.heartbeat,
-      deps_.log,
+      deps_,
       node::GatewayHandlers{
-          .make_hello =
-              [this] {
-                wire::Hello hello = deps_.identity.hello();
-                *hello.mutable_load() = heartbeat().load();
-                return hello;
-              },
           .make_heartbeat = [this] { return heartbeat(); },
           .on_frame =
               [this](node::ClientId client, Channel& channel, wire::Frame frame) {
@@ -72,7 +65,7 @@ wire::Heartbeat PrefillNode::heartbeat() {
   kv_probe_.update(deps_.kv, transfer);
   probe_.update(scheduler_->num_waiting(), scheduler_->num_jobs());
   wire::Heartbeat beat;
-  beat.set_draining(service_->is_draining());
+  beat.set_draining(drain_.is_draining());
   wire::NodeLoad& load = *beat.mutable_load();
   node::fill_load(load, deps_.kv, transfer);
   load.set_running(static_cast<std::uint32_t>(scheduler_->num_jobs()));
@@ -84,27 +77,18 @@ wire::Heartbeat PrefillNode::heartbeat() {
 }
 
 bool PrefillNode::is_ready() const {
-  return gateways_ != nullptr && gateways_->num_up() > 0 && !service_->is_draining();
+  return gateways_ != nullptr && gateways_->num_up() > 0 && !drain_.is_draining();
 }
 
-void PrefillNode::drain(std::function<void()> drained) {
-  service_->refuse_new();
-  drained_ = std::move(drained);
-  gateways_->beat_now();
-  check_drained();
-}
-
-void PrefillNode::check_drained() {
-  if (drained_ && scheduler_->num_jobs() == 0) {
-    std::exchange(drained_, nullptr)();
-  }
+void PrefillNode::drain(std::chrono::milliseconds limit, std::function<void()> drained) {
+  drain_.start(limit, std::move(drained));
 }
 
 void PrefillNode::stop() {
   if (gateways_ == nullptr) {
     return;  // never started
   }
-  drained_ = nullptr;
+  drain_.stop();
   scheduler_->end_all(
       {ErrorCode::Unavailable, "node " + deps_.identity.name + " is shutting down"});
   links_->close_all();

@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 
+#include "node/drain.h"
 #include "node/gateway_links.h"
 #include "node/kv_probe.h"
 #include "node/role.h"
@@ -27,7 +28,7 @@ class PrefillNode final : public node::Role {
   Status start() override;
   std::string control_address() const override { return ""; }
   bool is_ready() const override;
-  void drain(std::function<void()> drained) override;
+  void drain(std::chrono::milliseconds limit, std::function<void()> drained) override;
   void stop() override;
 
   // For tests and figures.
@@ -37,18 +38,17 @@ class PrefillNode final : public node::Role {
  private:
   void make_gateways();
   wire::Heartbeat heartbeat();
-  void check_drained();
 
   node::RoleDeps deps_;
   Probe probe_;
   node::KvProbe kv_probe_;
   node::StepEngine steps_;
   node::TokenStream stream_;
+  node::Drain drain_;
   std::unique_ptr<DecodeLinks> links_;
   std::unique_ptr<Scheduler> scheduler_;
   std::unique_ptr<Service> service_;
   std::unique_ptr<node::GatewayLinks> gateways_;
-  std::function<void()> drained_;
 };
 
 }  // namespace baton::prefill_node

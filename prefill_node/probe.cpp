@@ -8,6 +8,12 @@ Counter ended_counter(Metrics& metrics, const char* how) {
       "baton_prefill_ended_total", "Prefill requests that ended on this node", {{"how", how}});
 }
 
+Counter cancelled_counter(Metrics& metrics, const char* phase) {
+  return metrics.counter("baton_prefill_cancelled_total",
+                         "Requests cancelled by their gateway, by what they were doing",
+                         {{"phase", phase}});
+}
+
 }  // namespace
 
 Probe::Probe(Metrics& metrics)
@@ -22,7 +28,11 @@ Probe::Probe(Metrics& metrics)
       committed_(ended_counter(metrics, "committed")),
       bytes_(metrics.counter("baton_prefill_kv_bytes_total", "KV bytes of committed leases")),
       failed_(ended_counter(metrics, "failed")),
-      cancelled_(ended_counter(metrics, "cancelled")),
+      drained_(ended_counter(metrics, "draining")),
+      late_(ended_counter(metrics, "deadline")),
+      cancelled_({cancelled_counter(metrics, "waiting"),
+                  cancelled_counter(metrics, "computing"),
+                  cancelled_counter(metrics, "delivering")}),
       busy_(metrics.counter("baton_prefill_busy_total", "Prefills answered by Busy")),
       waiting_(metrics.gauge("baton_prefill_waiting", "Requests waiting for blocks")),
       jobs_(metrics.gauge("baton_prefill_jobs", "Requests in work, transfers included")) {}
@@ -41,6 +51,19 @@ void Probe::request(std::uint32_t prompt_tokens, std::uint32_t cached_tokens) {
 void Probe::committed(std::uint64_t bytes) {
   committed_.add();
   bytes_.add(static_cast<double>(bytes));
+}
+
+void Probe::failed(ErrorCode why) {
+  switch (why) {
+    case ErrorCode::Draining:
+      drained_.add();
+      break;
+    case ErrorCode::Timeout:
+      late_.add();
+      break;
+    default:
+      failed_.add();
+  }
 }
 
 void Probe::update(std::size_t waiting, std::size_t jobs) {

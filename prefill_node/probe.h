@@ -3,12 +3,18 @@
 // Owner: PrefillNode. Thread: control strand writes; the exporter reads. Failure: none.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 
+#include "common/base/error.h"
 #include "common/obs/metrics.h"
 
 namespace baton::prefill_node {
+
+// Where a cancel found its request.
+enum class CancelPhase : std::uint8_t { Waiting, Computing, Delivering };
+inline constexpr std::size_t kCancelPhases = 3;
 
 class Probe {
  public:
@@ -17,8 +23,9 @@ class Probe {
   void step(double seconds, std::size_t sequences, std::uint32_t tokens);
   void request(std::uint32_t prompt_tokens, std::uint32_t cached_tokens);
   void committed(std::uint64_t bytes);
-  void failed() { failed_.add(); }
-  void cancelled() { cancelled_.add(); }
+  // A request that ends here by an error event.
+  void failed(ErrorCode why);
+  void cancelled(CancelPhase phase) { cancelled_.at(static_cast<std::size_t>(phase)).add(); }
   void busy() { busy_.add(); }
   void update(std::size_t waiting, std::size_t jobs);
 
@@ -31,7 +38,9 @@ class Probe {
   Counter committed_;
   Counter bytes_;
   Counter failed_;
-  Counter cancelled_;
+  Counter drained_;
+  Counter late_;
+  std::array<Counter, kCancelPhases> cancelled_;
   Counter busy_;
   Gauge waiting_;
   Gauge jobs_;

@@ -5,15 +5,6 @@
 #include <utility>
 
 namespace baton::prefill_node {
-namespace {
-
-std::uint64_t to_us(Duration duration) {
-  return static_cast<std::uint64_t>(
-      std::chrono::duration_cast<std::chrono::microseconds>(duration).count());
-}
-
-}  // namespace
-
 Scheduler::Scheduler(Parts parts, engine::PrefillLimits limits)
     : parts_(std::move(parts)), limits_(limits) {}
 
@@ -28,6 +19,7 @@ void Scheduler::add(node::ClientId client,
   job.attempt = request.attempt;
   job.choice = request.choice;
   job.size = size;
+  const auto deadline = request.deadline;
   job.request = std::move(request);
   job.arrived = parts_.executor.now();
   job.figures.node = parts_.node;
@@ -44,22 +36,25 @@ void Scheduler::add(node::ClientId client,
                            number = job.number](std::uint64_t bytes) { committed(number, bytes); },
           .on_failed = [this, number = job.number](const Error& why) { failed(number, why); }});
   job.sender->start();
+  job.deadline = parts_.executor.call_after(deadline, [this, number = job.number] {
+    const Error why{ErrorCode::Timeout, "the request's deadline has passed"};
+    end_if([number](const Job& job) { return job.number == number; }, why.message, &why);
+  });
   pump();
 }
 
 bool Scheduler::admit(Job& job) {
   const std::uint32_t block_tokens = parts_.kv.layout().block_tokens;
-  std::vector<TokenId> context = job.request.prompt;
-  context.insert(context.end(), job.request.output.begin(), job.request.output.end());
   // The last token is always computed: its result gives the first new one.
-  engine::PrefixRef prefix = parts_.kv.index().find(context, (job.size.context - 1) / block_tokens);
+  engine::PrefixRef prefix = parts_.kv.index().find(engine::context_of(job.request),
+                                                    (job.size.context - 1) / block_tokens);
   const std::uint32_t held = prefix.num_blocks();
   auto own = parts_.kv.acquire(parts_.kv.layout().blocks_for(job.size.context) - held);
   if (!own) {
     return false;
   }
   job.figures.cached_tokens = held * block_tokens;
-  job.figures.queue_us = to_us(parts_.executor.now() - job.arrived);
+  job.figures.queue_us = node::to_us(parts_.executor.now() - job.arrived);
   parts_.probe.request(job.size.context, job.figures.cached_tokens);
   job.sequence =
       std::make_unique<engine::Sequence>(std::move(job.request),
@@ -133,7 +128,7 @@ void Scheduler::step_done(const std::vector<StepSlice>& slices, node::StepEngine
   std::uint32_t tokens = 0;
   for (const StepSlice& slice : slices) {
     tokens += slice.count;
-    slice.job->figures.compute_us += to_us(outcome.duration);
+    slice.job->figures.compute_us += node::to_us(outcome.duration);
   }
   parts_.probe.step(seconds, slices.size(), tokens);
   if (seconds > 0) {
@@ -203,7 +198,7 @@ void Scheduler::failed(std::uint64_t number, const Error& why) {
     return;
   }
   parts_.log.warn("request {:x}: {}", job->id.value, why.message);
-  parts_.probe.failed();
+  parts_.probe.failed(why.code);
   parts_.stream.send_now(job->client, node::error_event(job->id, job->attempt, job->choice, why));
   end(*job, why.message);
 }
@@ -235,6 +230,17 @@ Scheduler::Job* Scheduler::find(std::uint64_t number) {
   return found == jobs_.end() ? nullptr : &*found;
 }
 
+CancelPhase Scheduler::phase_of(const Job& job) {
+  switch (job.state) {
+    case JobState::Waiting:
+      return CancelPhase::Waiting;
+    case JobState::Computing:
+      return CancelPhase::Computing;
+    default:
+      return CancelPhase::Delivering;
+  }
+}
+
 template <class Match>
 bool Scheduler::end_if(Match match, const std::string& reason, const Error* tell) {
   bool any = false;
@@ -245,8 +251,10 @@ bool Scheduler::end_if(Match match, const std::string& reason, const Error* tell
       continue;
     }
     any = true;
-    parts_.probe.cancelled();
-    if (tell != nullptr) {
+    if (tell == nullptr) {
+      parts_.probe.cancelled(phase_of(job));
+    } else {
+      parts_.probe.failed(tell->code);
       parts_.stream.add(job.client, node::error_event(job.id, job.attempt, job.choice, *tell));
     }
     end(job, reason);

@@ -56,9 +56,10 @@ class Scheduler {
            GenerateRequest request,
            const engine::RequestSize& size,
            KvGrant grant);
-  // No event follows. False: unknown, or already over.
+  // No event follows, and no further chunk is computed. False: unknown, or already over.
   bool cancel(node::ClientId client, RequestId request, Attempt attempt);
   void cancel_client(node::ClientId client);
+  // Every request goes back to its gateway by this error, at once.
   void end_all(const Error& why);
 
   // Requests of a gateway whose first token is not sampled yet: they hold its credits.
@@ -84,6 +85,7 @@ class Scheduler {
     std::unique_ptr<KvSender> sender;
     RequestFigures figures;
     TimePoint arrived;
+    TimerHandle deadline;
     bool in_step = false;
     std::optional<std::string> end_reason;  // ends when its step has ended
   };
@@ -106,6 +108,7 @@ class Scheduler {
   void end(Job& job, const std::string& reason);
   void remove(std::uint64_t number);
   Job* find(std::uint64_t number);
+  static CancelPhase phase_of(const Job& job);
   template <class Match>
   bool end_if(Match match, const std::string& reason, const Error* tell);
 

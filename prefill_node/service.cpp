@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "common/wire/convert.h"
+#include "node/asked.h"
 
 namespace baton::prefill_node {
 
@@ -13,12 +14,14 @@ Service::Service(Scheduler& scheduler,
                  Probe& probe,
                  const node::Artifacts& artifacts,
                  const node::NodeIdentity& identity,
+                 node::Drain& drain,
                  std::uint32_t credits)
     : scheduler_(scheduler),
       kv_(kv),
       probe_(probe),
       artifacts_(artifacts),
       identity_(identity),
+      drain_(drain),
       credits_(credits) {}
 
 void Service::on_frame(node::ClientId client, Channel& channel, wire::Frame frame) {
@@ -40,17 +43,12 @@ void Service::on_frame(node::ClientId client, Channel& channel, wire::Frame fram
       scheduler_.cancel(
           client, RequestId{frame.cancel().request()}, Attempt{frame.cancel().attempt()});
       return;
-    case wire::Frame::kArtifactRequest: {
-      auto piece = artifacts_.piece(frame.artifact_request());
-      if (!piece) {
-        channel.answer_error(frame, piece.error());
-        return;
-      }
-      wire::Frame answer;
-      *answer.mutable_artifact_chunk() = std::move(*piece);
-      channel.answer(frame, std::move(answer));
+    case wire::Frame::kArtifactRequest:
+      artifacts_.answer(channel, frame);
       return;
-    }
+    case wire::Frame::kDrain:
+      drain_.answer(channel, frame);
+      return;
     case wire::Frame::kHeartbeatAck:
       return;
     default:
@@ -60,26 +58,17 @@ void Service::on_frame(node::ClientId client, Channel& channel, wire::Frame fram
 }
 
 Status Service::prefill(node::ClientId client, const wire::Prefill& message) {
-  if (is_draining_) {
-    return fail(ErrorCode::Unavailable, "node " + identity_.name + " is shutting down");
-  }
-  BATON_ASSIGN(GenerateRequest request, from_wire(message.request()));
+  BATON_TRY(drain_.check_open());
+  BATON_ASSIGN(node::Asked asked, node::read_request(message.request(), identity_));
   BATON_ASSIGN(KvGrant grant, from_wire(message.grant()));
-  if (request.model != identity_.model.id()) {
-    return fail(ErrorCode::NotFound,
-                fmt::format("node {} serves model {}", identity_.name, identity_.model.id()));
-  }
-  BATON_ASSIGN(
-      const engine::RequestSize size,
-      engine::check_size(request, identity_.model.context_length(), identity_.model.vocab_size()));
-  BATON_TRY(check_grant(grant, size));
+  BATON_TRY(check_grant(grant, asked.size));
   if (scheduler_.num_uncomputed(client) >= credits_) {
     return fail(ErrorCode::Busy,
                 fmt::format("this gateway has {} requests in work on node {}, its credits",
                             credits_,
                             identity_.name));
   }
-  scheduler_.add(client, std::move(request), size, std::move(grant));
+  scheduler_.add(client, std::move(asked.request), asked.size, std::move(grant));
   return {};
 }
 

@@ -7,6 +7,7 @@
 #include "common/config/cluster_config.h"
 #include "common/rpc/channel.h"
 #include "node/artifacts.h"
+#include "node/drain.h"
 #include "node/identity.h"
 #include "prefill_node/probe.h"
 #include "prefill_node/scheduler.h"
@@ -20,6 +21,7 @@ class Service {
           Probe& probe,
           const node::Artifacts& artifacts,
           const node::NodeIdentity& identity,
+          node::Drain& drain,
           std::uint32_t credits);
   Service(const Service&) = delete;
   Service& operator=(const Service&) = delete;
@@ -27,9 +29,6 @@ class Service {
 
   void on_frame(node::ClientId client, Channel& channel, wire::Frame frame);
   void on_client_lost(node::ClientId client) { scheduler_.cancel_client(client); }
-  // From now on Prefill is answered by Unavailable.
-  void refuse_new() { is_draining_ = true; }
-  bool is_draining() const { return is_draining_; }
 
  private:
   Status prefill(node::ClientId client, const wire::Prefill& message);
@@ -40,8 +39,8 @@ class Service {
   Probe& probe_;
   const node::Artifacts& artifacts_;
   const node::NodeIdentity& identity_;
+  node::Drain& drain_;
   const std::uint32_t credits_;
-  bool is_draining_ = false;
 };
 
 }  // namespace baton::prefill_node

@@ -54,6 +54,12 @@ Result<RequestSize> check_size(const GenerateRequest& request,
   return size;
 }
 
+std::vector<TokenId> context_of(const GenerateRequest& request) {
+  std::vector<TokenId> context = request.prompt;
+  context.insert(context.end(), request.output.begin(), request.output.end());
+  return context;
+}
+
 Sequence::Sequence(GenerateRequest request,
                    RequestSize size,
                    BlockTable table,

@@ -32,6 +32,9 @@ Result<RequestSize> check_size(const GenerateRequest& request,
                                std::uint32_t context_length,
                                std::uint32_t vocab_size);
 
+// Prompt and replayed output: the tokens that are known at the start.
+std::vector<TokenId> context_of(const GenerateRequest& request);
+
 class Sequence {
  public:
   // `table` covers at least the tokens to compute next; the first `computed` tokens' keys and

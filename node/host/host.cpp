@@ -24,7 +24,8 @@ namespace {
 
 constexpr int kFailed = 1;
 constexpr int kUsage = 2;
-constexpr std::chrono::seconds kDrainLimit{5};
+constexpr std::chrono::seconds kDrainLimit{5};   // then requests go back to their gateways
+constexpr std::chrono::seconds kEndLimit{7};     // transfers have ended by then, or end with us
 constexpr std::chrono::seconds kStrandLimit{2};  // an answer to the admin server
 
 struct Arguments {
@@ -96,12 +97,12 @@ class Ending {
       return;
     }
     log_.info("signal {}: finishing what is in work", signal);
-    limit_ = executor_.call_after(kDrainLimit, [this] {
+    limit_ = executor_.call_after(kEndLimit, [this] {
       log_.warn("requests are still in work; they end with an error");
       end();
     });
     wait();
-    role_.drain([this] { end(); });
+    role_.drain(kDrainLimit, [this] { end(); });
   }
   void end() {
     if (!std::exchange(has_ended_, true)) {

@@ -317,11 +317,11 @@ TEST_F(NodeFaults, DrainFinishesWhatIsInWorkAndRefusesTheRest) {
   cluster_.start(running, "p0", "d0");
   ASSERT_TRUE(cluster_.run_until([&] { return cluster_.answer(running).tokens.size() > 2; }));
   bool drained = false;
-  decode().drain([&] { drained = true; });
+  decode().drain(seconds(60), [&] { drained = true; });
   EXPECT_FALSE(decode().is_ready());
   const GenerateRequest late = make_request(2, 60, 5);
   cluster_.start(late, "p0", "d0");
-  EXPECT_EQ(cluster_.finish(late).error->code, ErrorCode::Unavailable);
+  EXPECT_EQ(cluster_.finish(late).error->code, ErrorCode::Draining);
   EXPECT_EQ(cluster_.finish(running).output(), scripted_output(model_, running));
   EXPECT_TRUE(cluster_.run_until([&] { return drained; }));
 }

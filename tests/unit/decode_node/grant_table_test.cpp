@@ -80,6 +80,7 @@ class GrantTableTest : public ::testing::Test {
         GrantHandlers{
             .on_verified =
                 [this](std::unique_ptr<Grant> grant) { verified_.push_back(std::move(grant)); },
+            .on_cancelled = [this](GrantState state) { cancelled_.push_back(state); },
             .on_failed = [this](const Grant&, const Error& why) { failed_.push_back(why); },
             .send_abort = [this](WriterId, const wire::Abort&) { ++aborts_; },
             .on_freed = [] {}});
@@ -90,9 +91,10 @@ class GrantTableTest : public ::testing::Test {
     request.id = RequestId{1};
     request.prompt.assign(prompt, 3);
     request.max_tokens = max_tokens;
+    request.deadline = deadline_;
     prompt_ = prompt;
     const auto size = engine::check_size(request, 4096, 100);
-    auto granted = table_->grant(kClient, request, *size);
+    auto granted = table_->grant(kClient, request, *size, terms_);
     EXPECT_TRUE(granted) << granted.error().message;
     return *granted;
   }
@@ -114,6 +116,9 @@ class GrantTableTest : public ::testing::Test {
   std::unique_ptr<engine::KvMemory> kv_;
   std::vector<std::unique_ptr<Grant>> verified_;
   std::vector<Error> failed_;
+  std::vector<GrantState> cancelled_;
+  GrantTable::Terms terms_;
+  milliseconds deadline_{600'000};
   int aborts_ = 0;
   std::size_t prompt_ = 0;
   std::unique_ptr<GrantTable> table_;
@@ -251,17 +256,94 @@ TEST_F(GrantTableTest, RenewalKeepsALeaseAlive) {
   executor_.run_until_idle();
 }
 
+TEST_F(GrantTableTest, ExpectedOutputReservesLessThanAllOfIt) {
+  terms_ = {.output_tokens = 16};
+  grant(40, 120);  // 3 blocks of prompt, 10 in all
+  EXPECT_EQ(count(engine::BlockUse::Granted), 4U);
+  EXPECT_EQ(table_->num_growing(), 1U);
+  grant(40, 8);  // its whole answer is shorter
+  EXPECT_EQ(count(engine::BlockUse::Granted), 7U);
+  EXPECT_EQ(table_->num_growing(), 1U);
+  terms_ = {};
+  grant(40, 60);
+  EXPECT_EQ(count(engine::BlockUse::Granted), 14U);
+  EXPECT_EQ(table_->num_growing(), 1U);
+  table_->client_lost(kClient);
+  EXPECT_EQ(table_->num_growing(), 0U);
+  for (const auto& call : transport_.calls) {
+    call->fenced();
+  }
+  executor_.run_until_idle();
+  EXPECT_EQ(kv_->pool().free(), 16U);
+}
+
+TEST_F(GrantTableTest, HeadroomIsLeftForSequencesThatGrow) {
+  terms_ = {.headroom = 3};
+  grant(200);  // 13 blocks of 16
+  GenerateRequest request;
+  request.prompt.assign(3, 3);
+  const auto size = *engine::check_size(request, 4096, 100);
+  const auto refused = table_->grant(kClient, request, size, terms_);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::Busy);
+  terms_.headroom = 1;
+  EXPECT_TRUE(table_->grant(kClient, request, size, terms_));
+  table_->client_lost(kClient);
+  for (const auto& call : transport_.calls) {
+    call->fenced();
+  }
+  executor_.run_until_idle();
+}
+
+TEST_F(GrantTableTest, DeadlineEndsAGrantBeforeItsLeaseExpires) {
+  deadline_ = milliseconds(700);
+  const KvGrant promise = grant(40);
+  executor_.advance(milliseconds(400));
+  EXPECT_TRUE(table_->renew(kWriter, promise.lease, promise.epoch));
+  EXPECT_TRUE(failed_.empty());
+  executor_.advance(milliseconds(301));
+  ASSERT_EQ(failed_.size(), 1U);
+  EXPECT_EQ(failed_[0].code, ErrorCode::Timeout);
+  EXPECT_NE(failed_[0].message.find("deadline"), std::string::npos);
+  EXPECT_EQ(aborts_, 1);
+  transport_.calls[0]->fenced();
+  executor_.run_until_idle();
+  EXPECT_EQ(kv_->pool().free(), 16U);
+}
+
+TEST_F(GrantTableTest, CancelSaysWhereItFoundTheGrant) {
+  grant(40);
+  table_->cancel(kClient, RequestId{1}, Attempt{});
+  table_->cancel(kClient, RequestId{1}, Attempt{});  // again: nothing new
+  const KvGrant landing = grant(40);
+  ASSERT_TRUE(table_->commit(kWriter, commit_of(landing)));
+  table_->cancel(kClient, RequestId{1}, Attempt{});
+  const KvGrant fencing = grant(40);
+  ASSERT_TRUE(table_->commit(kWriter, commit_of(fencing)));
+  transport_.calls[2]->complete(transfer::LeaseReceiver::Done{});
+  executor_.run_until_idle();
+  table_->cancel(kClient, RequestId{1}, Attempt{});
+  EXPECT_EQ(cancelled_,
+            (std::vector{GrantState::Granted, GrantState::Landing, GrantState::Fencing}));
+  for (const auto& call : transport_.calls) {
+    call->fenced();
+  }
+  executor_.run_until_idle();
+  EXPECT_TRUE(verified_.empty());
+  EXPECT_EQ(kv_->pool().free(), 16U);
+}
+
 TEST_F(GrantTableTest, ImpossibleAndBusyAreDifferentErrors) {
   GenerateRequest request;
   request.prompt.assign(300, 3);
   auto size = *engine::check_size(request, 4096, 100);
-  auto impossible = table_->grant(kClient, request, size);
+  auto impossible = table_->grant(kClient, request, size, {});
   ASSERT_FALSE(impossible);
   EXPECT_EQ(impossible.error().code, ErrorCode::InvalidArgument);
   grant(200);
   request.prompt.resize(100);
   size = *engine::check_size(request, 4096, 100);
-  auto busy = table_->grant(kClient, request, size);
+  auto busy = table_->grant(kClient, request, size, {});
   ASSERT_FALSE(busy);
   EXPECT_EQ(busy.error().code, ErrorCode::Busy);
   table_->client_lost(kClient);

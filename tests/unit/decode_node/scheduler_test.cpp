@@ -35,9 +35,13 @@ class SchedulerTest : public ::testing::Test {
     return request;
   }
 
-  void add(const GenerateRequest& request, node::ClientId client = node::ClientId{1}) {
+  // With blocks for the context and `output` tokens; without `output` for all it may have.
+  void add(const GenerateRequest& request,
+           node::ClientId client = node::ClientId{1},
+           std::optional<std::uint32_t> output = std::nullopt) {
     const auto size = *engine::check_size(request, 4096, 1000);
-    auto blocks = *kv_->acquire(kv_->layout().blocks_for(size.max_stored));
+    const auto stored = output ? size.context + *output : size.max_stored;
+    auto blocks = *kv_->acquire(kv_->layout().blocks_for(stored));
     Scheduler::Arrival arrival;
     arrival.client = client;
     arrival.sequence = std::make_unique<engine::Sequence>(
@@ -91,6 +95,21 @@ TEST_F(SchedulerTest, SequencesJoinAndLeaveBetweenSteps) {
   kv_->check_invariants();
 }
 
+TEST_F(SchedulerTest, DeadlineHandsBackASequenceThatWaits) {
+  auto granted = *kv_->acquire(62);
+  for (engine::BlockLease& lease : granted) {
+    lease.mark(engine::BlockUse::Granted);
+  }
+  auto a = request(1, 20, 100);
+  a.deadline = std::chrono::milliseconds(700);
+  add(a, node::ClientId{1}, 12);
+  executor_.advance(std::chrono::milliseconds(699));
+  EXPECT_EQ(scheduler_->num_running(), 1U);
+  executor_.advance(std::chrono::milliseconds(1));
+  EXPECT_EQ(scheduler_->num_running(), 0U);
+  EXPECT_EQ(events_.back().second.error->code, ErrorCode::Timeout);
+}
+
 TEST_F(SchedulerTest, OneFrameAStepForEachGateway) {
   add(request(1, 10, 5), node::ClientId{1});
   add(request(2, 10, 5), node::ClientId{1});
@@ -113,6 +132,88 @@ TEST_F(SchedulerTest, CancelInAStepTakesEffectAtItsEnd) {
   EXPECT_EQ(scheduler_->num_running(), 0U);
   EXPECT_TRUE(events_.empty());
   EXPECT_EQ(kv_->pool().count(engine::BlockUse::InUse), 0U);
+}
+
+TEST_F(SchedulerTest, HandedBackAfterItsStepWithItsTokens) {
+  const auto a = request(1, 20, 500);
+  add(a);
+  for (int i = 0; i < 9; ++i) {
+    executor_.run_one();
+  }
+  ASSERT_EQ(scheduler_->num_running(), 1U);
+  const std::size_t told = events_.size();
+  scheduler_->hand_back({ErrorCode::Draining, "going"});
+  EXPECT_EQ(events_.size(), told);  // the step is in work
+  executor_.run_until_idle();
+  ASSERT_EQ(events_.size(), told + 2);  // its token, then the error
+  EXPECT_EQ(events_.back().second.error->code, ErrorCode::Draining);
+  auto tokens = testing::scripted_output(model_, a);
+  tokens.resize(output(1).size());
+  EXPECT_EQ(output(1), tokens);
+  EXPECT_EQ(runner_.num_tokens(), 20 + told);
+  EXPECT_EQ(kv_->pool().count(engine::BlockUse::InUse), 0U);
+  EXPECT_EQ(ended_, 1);
+}
+
+TEST_F(SchedulerTest, SequencesGrowIntoFreeBlocks) {
+  const auto a = request(1, 20, 300);
+  add(a, node::ClientId{1}, 8);
+  EXPECT_EQ(scheduler_->num_growing(), 1U);
+  executor_.run_until_idle();
+  EXPECT_EQ(output(1), testing::scripted_output(model_, a));
+  EXPECT_EQ(kv_->pool().count(engine::BlockUse::InUse), 0U);
+  kv_->check_invariants();
+}
+
+TEST_F(SchedulerTest, YoungestGrowingSequenceIsPreempted) {
+  // Of 64 blocks of 16 tokens, each would take 26 in the end; the third has all from the start.
+  const auto oldest = request(1, 20, 390);
+  const auto middle = request(2, 20, 390);
+  const auto whole = request(3, 20, 390);
+  const auto youngest = request(4, 20, 390);
+  add(oldest, node::ClientId{1}, 8);
+  add(middle, node::ClientId{1}, 8);
+  add(whole, node::ClientId{1});
+  add(youngest, node::ClientId{1}, 8);
+  executor_.run_until_idle();
+  EXPECT_EQ(scheduler_->num_running(), 0U);
+  std::vector<std::uint64_t> preempted;
+  for (const auto& [client, event] : events_) {
+    if (event.error) {
+      EXPECT_EQ(event.error->code, ErrorCode::Preempted);
+      preempted.push_back(event.request.value);
+    }
+  }
+  EXPECT_EQ(preempted, (std::vector<std::uint64_t>{4, 2}));
+  EXPECT_EQ(output(1), testing::scripted_output(model_, oldest));
+  EXPECT_EQ(output(3), testing::scripted_output(model_, whole));
+  for (const auto& cut : {middle, youngest}) {  // what was said of them is right as far as it goes
+    auto tokens = testing::scripted_output(model_, cut);
+    ASSERT_LT(output(cut.id.value).size(), tokens.size());
+    tokens.resize(output(cut.id.value).size());
+    EXPECT_EQ(output(cut.id.value), tokens);
+  }
+  EXPECT_EQ(kv_->pool().count(engine::BlockUse::InUse), 0U);
+  kv_->check_invariants();
+}
+
+TEST_F(SchedulerTest, LastSequenceWaitsForGrantsThatHoldTheRest) {
+  auto granted = *kv_->acquire(61);
+  for (engine::BlockLease& lease : granted) {
+    lease.mark(engine::BlockUse::Granted);
+  }
+  const auto a = request(1, 20, 100);
+  add(a, node::ClientId{1}, 12);  // 2 blocks, 8 in the end; one is free
+  executor_.run_until_idle();
+  EXPECT_EQ(scheduler_->num_running(), 1U);
+  EXPECT_FALSE(events_.back().second.error);
+  scheduler_->blocks_freed();  // of another kind
+  executor_.run_until_idle();
+  EXPECT_EQ(scheduler_->num_running(), 1U);
+  granted.clear();
+  scheduler_->blocks_freed();
+  executor_.run_until_idle();
+  EXPECT_EQ(output(1), testing::scripted_output(model_, a));
 }
 
 TEST_F(SchedulerTest, EndAllTellsEveryGateway) {

@@ -1,0 +1,22 @@
+#include "node/asked.h"
+
+#include <fmt/format.h>
+
+#include "common/wire/convert.h"
+
+namespace baton::node {
+
+Result<Asked> read_request(const wire::GenerateRequest& message, const NodeIdentity& identity) {
+  Asked asked;
+  BATON_ASSIGN(asked.request, from_wire(message));
+  if (asked.request.model != identity.model.id()) {
+    return fail(ErrorCode::NotFound,
+                fmt::format("node {} serves model {}", identity.name, identity.model.id()));
+  }
+  BATON_ASSIGN(asked.size,
+               engine::check_size(
+                   asked.request, identity.model.context_length(), identity.model.vocab_size()));
+  return asked;
+}
+
+}  // namespace baton::node
