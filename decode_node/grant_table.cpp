@@ -104,6 +104,7 @@ Result<KvGrant> GrantTable::grant(node::ClientId client,
   promise.lease = grant->lease;
   promise.epoch = grant->epoch;
   promise.layout_hash = layout.hash();
+  promise.layout = layout;
   promise.control_address = options_.control_address;
   promise.prefix_blocks = held;
   promise.ttl = options_.ttl;

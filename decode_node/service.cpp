@@ -114,6 +114,7 @@ Result<KvGrant> Service::reserve_local(node::ClientId client,
   none.incarnation = identity_.incarnation;
   none.lease = grants_.draw_lease();  // opens nothing: no bytes may come for it
   none.layout_hash = kv_.layout().hash();
+  none.layout = kv_.layout();
   none.control_address = identity_.control_address;
   none.prefix_blocks = held;
   return none;

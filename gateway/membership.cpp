@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "common/rpc/hello_check.h"
+#include "common/wire/convert.h"
 
 namespace baton::gateway {
 namespace {
@@ -23,7 +24,7 @@ NodeView Node::view() const {
   NodeView view;
   view.handle = handle;
   view.role = role;
-  view.layout_hash = model.layout_hash();
+  view.layout = from_wire(model.layout()).value_or(KvLayout{});
   view.numerics_hash = model.numerics_hash();
   view.is_alive = health == PeerHealth::Alive;
   view.is_draining = draining;

@@ -15,7 +15,7 @@ bool is_avoided(const NodeView& node, const RouteNeed& need) {
 }
 
 bool match(const NodeView& a, const NodeView& b) {
-  return a.layout_hash == b.layout_hash && a.numerics_hash == b.numerics_hash;
+  return is_convertible(a.layout, b.layout) && a.numerics_hash == b.numerics_hash;
 }
 
 // Lower is better: room for the request first, then the share of the batch taken, then memory.

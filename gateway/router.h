@@ -1,7 +1,8 @@
 // Chooses a prefill and a decode node for a request: a pure function of an immutable view.
 //
 // Decode is chosen by memory and batch (share of the batch taken, then free blocks), prefill by the
-// time its queue will take. A pair must agree on layout and numerics. Short prompts, or all of them
+// time its queue will take. A pair must agree on numerics and have
+// layouts that can be converted into each other. Short prompts, or all of them
 // where no prefill node exists, are prefilled on a decode node that allows it.
 //
 // Thread: plain values and functions. Failure: RouteMiss says whether waiting can help.
@@ -13,6 +14,7 @@
 #include <vector>
 
 #include "common/base/ids.h"
+#include "common/types/kv_layout.h"
 
 namespace baton::gateway {
 
@@ -24,7 +26,7 @@ enum class NodeRole : std::uint8_t { Prefill, Decode };
 struct NodeView {
   NodeHandle handle{};
   NodeRole role = NodeRole::Prefill;
-  std::uint64_t layout_hash = 0;
+  KvLayout layout;
   std::uint64_t numerics_hash = 0;
   bool is_alive = true;  // heartbeats arrive in time
   bool is_draining = false;

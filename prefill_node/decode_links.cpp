@@ -54,6 +54,7 @@ UserId DecodeLinks::join(const KvGrant& grant, LinkUser user) {
                      User{.lease = grant.lease,
                           .epoch = grant.epoch,
                           .incarnation = grant.incarnation,
+                          .layout_hash = grant.layout_hash,
                           .calls = std::move(user)});
   if (link.is_up()) {
     beat(link);  // binds the lease to this connection now
@@ -114,6 +115,7 @@ Status DecodeLinks::connect(Link& link, Dialed dialed) {
   }
   link.peer = std::move(*peer);
   link.incarnation = Incarnation{dialed.welcome.incarnation()};
+  link.layout_hash = dialed.welcome.model().layout_hash();
   link.channel = std::move(dialed.channel);
   link.channel->set_handlers([this, &link](const wire::Frame& frame) { on_frame(link, frame); },
                              [this, number = link.number](const Error& why) { lose(number, why); });
@@ -152,6 +154,12 @@ void DecodeLinks::greet(Link& link) {
       const auto lost = std::move(found->second.calls.on_lost);
       now->users.erase(found);
       lost({ErrorCode::StaleIncarnation, "the grant is of an earlier life of the decode node"});
+      continue;
+    }
+    if (found->second.layout_hash != now->layout_hash) {
+      const auto lost = std::move(found->second.calls.on_lost);
+      now->users.erase(found);
+      lost({ErrorCode::Mismatch, "the grant's KV layout is not the one the decode node has"});
       continue;
     }
     const auto up = found->second.calls.on_up;

@@ -6,7 +6,7 @@
 //
 // Owner: PrefillNode. Thread: control strand; the transport's callbacks post themselves there.
 // Failure: a user that waits gets the dial's error; StaleIncarnation when the decode node is
-// another life than the grant's.
+// another life than the grant's; Mismatch when its blocks are not laid out as the grant says.
 #pragma once
 
 #include <chrono>
@@ -66,7 +66,8 @@ class DecodeLinks {
   struct User {
     LeaseId lease;
     Epoch epoch{};
-    Incarnation incarnation{};  // that the grant speaks of
+    Incarnation incarnation{};      // that the grant speaks of
+    std::uint64_t layout_hash = 0;  // that the grant speaks of
     LinkUser calls;
     bool told_up = false;
     bool is_ending = false;                   // the decode node was told: no more renewals
@@ -79,6 +80,7 @@ class DecodeLinks {
     std::unique_ptr<Channel> channel;
     std::shared_ptr<transfer::Peer> peer;
     Incarnation incarnation{};
+    std::uint64_t layout_hash = 0;  // of the decode node's blocks, by its Welcome
     std::optional<HeartbeatSender> beats;
     std::optional<HeartbeatWatch> watch;
     std::map<UserId, User> users;

@@ -14,19 +14,29 @@ constexpr std::chrono::milliseconds kCommitTimeout{10'000};
 
 }  // namespace
 
+void LayerSend::post(std::uint32_t layer) const {
+  if (context != nullptr) {
+    sender->send_converted(layer, first, count, context);
+  } else {
+    sender->send_layer(layer, first, blocks);
+  }
+}
+
 KvSender::KvSender(Executor& executor,
                    transfer::Transport& transport,
                    DecodeLinks& links,
                    KvLayout layout,
                    KvGrant grant,
-                   std::uint32_t total_blocks,
+                   std::uint32_t context,
                    Handlers handlers)
     : executor_(executor),
       transport_(transport),
       links_(links),
       layout_(layout),
       grant_(std::move(grant)),
-      total_blocks_(total_blocks),
+      target_(grant_.layout.layers > 0 ? grant_.layout : layout),
+      context_(context),
+      total_blocks_(target_.blocks_for(context)),
       handlers_(std::move(handlers)),
       num_sent_(grant_.prefix_blocks) {}
 
@@ -82,35 +92,53 @@ void KvSender::fail(const Error& why) {
   handlers_.on_failed(why);
 }
 
-void KvSender::blocks_complete(std::span<const BlockId> table, std::uint32_t complete) {
-  complete_.assign(table.begin(), table.begin() + complete);
+std::uint32_t KvSender::complete_blocks(std::uint32_t tokens) const {
+  if (tokens >= context_) {
+    return total_blocks_;
+  }
+  const std::uint32_t full = tokens / layout_.block_tokens * layout_.block_tokens;
+  return full / target_.block_tokens;
+}
+
+void KvSender::computed(std::span<const BlockId> table, std::uint32_t tokens) {
+  table_.assign(table.begin(), table.end());
+  computed_ = tokens;
   if (state_ == SendState::Streaming) {
     send_pending();
   }
 }
 
+LayerSend KvSender::make_send(std::span<const BlockId> table, std::uint32_t tokens) const {
+  const std::uint32_t complete = complete_blocks(tokens);
+  LayerSend send{.sender = sender_, .first = num_sent_ - grant_.prefix_blocks};
+  if (target_ == layout_) {
+    send.blocks.assign(table.begin() + num_sent_, table.begin() + complete);
+  } else {
+    send.count = complete - num_sent_;
+    send.context = std::make_shared<transfer::ContextBlocks>(
+        transfer::ContextBlocks{{table.begin(), table.end()}, tokens});
+  }
+  return send;
+}
+
 void KvSender::send_pending() {
-  const auto complete = static_cast<std::uint32_t>(complete_.size());
+  const std::uint32_t complete = complete_blocks(computed_);
   if (sender_ == nullptr || complete <= num_sent_) {
     return;
   }
-  const LayerSend all{.sender = sender_,
-                      .first = num_sent_ - grant_.prefix_blocks,
-                      .blocks = {complete_.begin() + num_sent_, complete_.end()}};
+  const LayerSend all = make_send(table_, computed_);
   for (std::uint32_t layer = 0; layer < layout_.layers; ++layer) {
     all.post(layer);
   }
   num_sent_ = complete;
 }
 
-std::optional<LayerSend> KvSender::plan_step(std::span<const BlockId> table,
-                                             std::uint32_t complete) {
+std::optional<LayerSend> KvSender::plan_step(std::span<const BlockId> table, std::uint32_t tokens) {
+  const std::uint32_t complete = complete_blocks(tokens);
   if (state_ != SendState::Streaming || sender_ == nullptr || complete <= num_sent_) {
     return std::nullopt;
   }
-  LayerSend send{.sender = sender_,
-                 .first = num_sent_ - grant_.prefix_blocks,
-                 .blocks = {table.begin() + num_sent_, table.begin() + complete}};
+  LayerSend send = make_send(table, tokens);
   num_sent_ = complete;
   return send;
 }

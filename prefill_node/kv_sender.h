@@ -6,6 +6,8 @@
 // Blocks go out layer by layer while later layers are computed, when the link is up by then; what
 // was computed before it was up follows at once. Blocks below the grant's prefix_blocks are never
 // sent. The source blocks must stay as they are until on_committed, or until `abort` is done.
+// Blocks are counted in the grant's layout. Where that is not the own one, a block goes once the
+// own blocks under it are full, so that no step still writes what is gathered.
 //
 // Owner: one Job. Thread: control strand; a LayerSend runs on the engine thread. Failure: on_failed
 // once, then the owner calls `abort`.
@@ -30,10 +32,13 @@ namespace baton::prefill_node {
 // What one step adds: posted for each layer from the engine thread.
 struct LayerSend {
   std::shared_ptr<transfer::LeaseSender> sender;
-  std::uint32_t first = 0;  // counted from the grant's prefix_blocks
-  std::vector<BlockId> blocks;
+  std::uint32_t first = 0;      // counted from the grant's prefix_blocks
+  std::vector<BlockId> blocks;  // of equal layout
+  // Of another layout: `count` blocks of the grant, out of this context.
+  std::uint32_t count = 0;
+  std::shared_ptr<const transfer::ContextBlocks> context;
 
-  void post(std::uint32_t layer) const { sender->send_layer(layer, first, blocks); }
+  void post(std::uint32_t layer) const;
 };
 
 struct CommitFacts {
@@ -59,24 +64,25 @@ class KvSender {
     std::function<void(const Error&)> on_failed;
   };
 
-  // `total_blocks`: of the whole context, the grant's prefix included.
+  // `context`: tokens in all, the grant's prefix included.
   KvSender(Executor& executor,
            transfer::Transport& transport,
            DecodeLinks& links,
            KvLayout layout,
            KvGrant grant,
-           std::uint32_t total_blocks,
+           std::uint32_t context,
            Handlers handlers);
   KvSender(const KvSender&) = delete;
   KvSender& operator=(const KvSender&) = delete;
   ~KvSender();
 
   void start();
-  // The first `complete` blocks of the table hold all layers: sends those not sent yet.
-  void blocks_complete(std::span<const BlockId> table, std::uint32_t complete);
-  // The step about to run completes the table's blocks up to `complete`: what each layer sends.
-  // Nothing while there is no link, or nothing new; then `blocks_complete` sends it afterwards.
-  std::optional<LayerSend> plan_step(std::span<const BlockId> table, std::uint32_t complete);
+  // The first `tokens` tokens in the table's blocks are there in all layers: sends what they
+  // complete and was not sent yet.
+  void computed(std::span<const BlockId> table, std::uint32_t tokens);
+  // The step about to run computes up to `tokens`: what each layer sends. Nothing while there is no
+  // link, or nothing new; then `computed` sends it afterwards.
+  std::optional<LayerSend> plan_step(std::span<const BlockId> table, std::uint32_t tokens);
   // Every block was given. Flushes, then commits.
   void commit(const CommitFacts& facts);
   // Ends the lease; `done` runs, later, once no block is read any more. Neither handler runs after.
@@ -87,6 +93,10 @@ class KvSender {
   const KvGrant& grant() const { return grant_; }
 
  private:
+  // Blocks of the grant's layout, its prefix included, that may go once `tokens` are computed; the
+  // tail block counts at the end.
+  std::uint32_t complete_blocks(std::uint32_t tokens) const;
+  LayerSend make_send(std::span<const BlockId> table, std::uint32_t tokens) const;
   void on_up();
   void fail(const Error& why);
   void send_pending();
@@ -101,13 +111,16 @@ class KvSender {
   DecodeLinks& links_;
   const KvLayout layout_;
   const KvGrant grant_;
+  const KvLayout target_;  // the grant's
+  const std::uint32_t context_;
   const std::uint32_t total_blocks_;
   const Handlers handlers_;
 
   SendState state_ = SendState::Connecting;
   std::optional<UserId> user_;
   std::shared_ptr<transfer::LeaseSender> sender_;  // null until up, and when nothing is to be sent
-  std::vector<BlockId> complete_;                  // blocks whose every layer is computed
+  std::vector<BlockId> table_;                     // the context's blocks
+  std::uint32_t computed_ = 0;                     // tokens of them with all layers
   std::uint32_t num_sent_;                         // leading blocks that need no more sending
   std::optional<CommitFacts> facts_;
   TimePoint commit_asked_{};

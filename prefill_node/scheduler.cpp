@@ -30,7 +30,7 @@ void Scheduler::add(node::ClientId client,
       parts_.links,
       parts_.kv.layout(),
       std::move(grant),
-      parts_.kv.layout().blocks_for(size.context),
+      size.context,
       KvSender::Handlers{
           .on_committed = [this,
                            number = job.number](std::uint64_t bytes) { committed(number, bytes); },
@@ -62,7 +62,7 @@ bool Scheduler::admit(Job& job) {
                                          engine::BlockTable(std::move(prefix), std::move(*own)),
                                          held * block_tokens);
   job.state = JobState::Computing;
-  job.sender->blocks_complete(job.sequence->table().ids(), held);
+  job.sender->computed(job.sequence->table().ids(), job.sequence->computed());
   return true;
 }
 
@@ -88,12 +88,6 @@ void Scheduler::pump() {
   }
 }
 
-std::uint32_t Scheduler::complete_blocks(const Job& job, std::uint32_t computed) const {
-  const KvLayout& layout = parts_.kv.layout();
-  return computed == job.size.context ? layout.blocks_for(computed)
-                                      : computed / layout.block_tokens;
-}
-
 void Scheduler::run_step(const std::vector<engine::PlannedSlice>& planned) {
   std::vector<StepSlice> slices;
   std::vector<LayerSend> sends;
@@ -106,8 +100,8 @@ void Scheduler::run_step(const std::vector<engine::PlannedSlice>& planned) {
         std::max(job->figures.max_batch, static_cast<std::uint32_t>(planned.size()));
     slices.push_back({&*job, slice.count});
     const engine::Sequence& sequence = *slice.sequence;
-    if (auto send = job->sender->plan_step(
-            sequence.table().ids(), complete_blocks(*job, sequence.computed() + slice.count))) {
+    if (auto send =
+            job->sender->plan_step(sequence.table().ids(), sequence.computed() + slice.count)) {
       sends.push_back(std::move(*send));
     }
   }
@@ -154,7 +148,7 @@ void Scheduler::apply(const StepSlice& slice, const std::optional<engine::Sample
   const FinishReason finish = sequence.advance(slice.count, sampled ? &*sampled : nullptr);
   sequence.table().seal(
       parts_.kv.index(), parts_.kv.layout().block_tokens, sequence.tokens(), sequence.computed());
-  job.sender->blocks_complete(sequence.table().ids(), complete_blocks(job, sequence.computed()));
+  job.sender->computed(sequence.table().ids(), sequence.computed());
   if (sampled) {
     first_token(job, *sampled, finish);
   }

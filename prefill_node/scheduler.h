@@ -100,8 +100,6 @@ class Scheduler {
   void step_done(const std::vector<StepSlice>& slices, node::StepEngine::Outcome outcome);
   void apply(const StepSlice& slice, const std::optional<engine::SampledToken>& sampled);
   void first_token(Job& job, const engine::SampledToken& sampled, FinishReason finish);
-  // Blocks whose every token is computed once `computed` are; the tail block counts at the end.
-  std::uint32_t complete_blocks(const Job& job, std::uint32_t computed) const;
   void committed(std::uint64_t number, std::uint64_t bytes);
   void failed(std::uint64_t number, const Error& why);
   // Aborts the transfer now, or after the step the job is in.

@@ -6,6 +6,7 @@
 
 #include "common/wire/convert.h"
 #include "node/asked.h"
+#include "transfer/staging.h"
 
 namespace baton::prefill_node {
 
@@ -73,11 +74,9 @@ Status Service::prefill(node::ClientId client, const wire::Prefill& message) {
 }
 
 Status Service::check_grant(const KvGrant& grant, const engine::RequestSize& size) const {
-  const KvLayout& layout = kv_.layout();
-  if (grant.layout_hash != layout.hash()) {
-    return fail(ErrorCode::Mismatch, "layout_hash: the grant is of another KV layout");
-  }
-  const std::uint32_t needed = layout.blocks_for(size.context);
+  const KvLayout& own = kv_.layout();
+  BATON_TRY(transfer::needs_conversion(own, grant));
+  const std::uint32_t needed = own.blocks_for(size.context);
   if (needed > kv_.pool().total()) {
     return fail(ErrorCode::InvalidArgument,
                 fmt::format("the prompt needs {} KV blocks and node {} has {}: raise kv.arena_mb",
@@ -85,13 +84,17 @@ Status Service::check_grant(const KvGrant& grant, const engine::RequestSize& siz
                             identity_.name,
                             kv_.pool().total()));
   }
+  const KvLayout& layout = grant.layout.layers > 0 ? grant.layout : own;
   std::uint64_t granted = grant.prefix_blocks;
   for (const BlockRun& run : grant.runs) {
     granted += run.count;
   }
-  if (granted != needed || grant.prefix_blocks > size.context / layout.block_tokens) {
+  if (granted != layout.blocks_for(size.context) ||
+      grant.prefix_blocks > size.context / layout.block_tokens) {
     return fail(ErrorCode::ProtocolError,
-                fmt::format("the grant covers {} blocks and the prompt has {}", granted, needed));
+                fmt::format("the grant covers {} blocks and the prompt has {}",
+                            granted,
+                            layout.blocks_for(size.context)));
   }
   return {};
 }

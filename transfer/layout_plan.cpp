@@ -187,7 +187,8 @@ Status check_plan(const LayoutSide& source, const LayoutSide& target, Range head
     return fail(ErrorCode::InvalidArgument,
                 fmt::format("heads {}..{} are not on both sides", heads.first, heads.end()));
   }
-  if (intersect(source.tokens(), tokens) != tokens || intersect(target.tokens(), tokens) != tokens) {
+  if (intersect(source.tokens(), tokens) != tokens ||
+      intersect(target.tokens(), tokens) != tokens) {
     return fail(ErrorCode::InvalidArgument,
                 fmt::format("tokens {}..{} are not on both sides", tokens.first, tokens.end()));
   }

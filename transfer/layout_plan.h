@@ -44,9 +44,9 @@ std::vector<RankCopy> plan_ranks(std::uint32_t heads, std::uint32_t sources, std
 
 // One side of a copy: how and where it keeps a context.
 struct LayoutSide {
-  KvLayout layout;                 // kv_heads: those that lie here
-  Range heads;                     // which of the model's heads they are
-  std::uint32_t first_token = 0;   // the first that blocks[0] holds
+  KvLayout layout;                  // kv_heads: those that lie here
+  Range heads;                      // which of the model's heads they are
+  std::uint32_t first_token = 0;    // the first that blocks[0] holds
   std::span<const BlockId> blocks;  // [i] holds block_tokens tokens from first_token + i * that
   Range tokens() const {
     return {first_token, static_cast<std::uint32_t>(blocks.size()) * layout.block_tokens};
@@ -67,12 +67,10 @@ struct BlockCopy {
   std::uint64_t source_offset = 0;  // bytes from the beginning of the block
   BlockId target{};
   std::uint64_t target_offset = 0;
-  std::uint64_t length = 0;             // neighbouring bytes
-  std::array<CopyLoop, 3> loops;        // innermost first
+  std::uint64_t length = 0;       // neighbouring bytes
+  std::array<CopyLoop, 3> loops;  // innermost first
   bool is_plain() const { return loops == std::array<CopyLoop, 3>{}; }
-  std::uint64_t bytes() const {
-    return length * loops[0].count * loops[1].count * loops[2].count;
-  }
+  std::uint64_t bytes() const { return length * loops[0].count * loops[1].count * loops[2].count; }
 };
 
 // InvalidArgument unless both sides hold the heads and the tokens, of one dtype and head size.

@@ -88,6 +88,10 @@ SenderSession::SenderSession(const KvGrant& grant,
 void SenderSession::add_layer(std::uint32_t layer,
                               std::uint32_t first,
                               std::span<const BlockId> blocks) {
+  add(layer, first, blocks);
+}
+
+void SenderSession::add(std::uint32_t layer, std::uint32_t first, std::span<const BlockId> blocks) {
   if (state_ != SenderState::Open) {
     return;
   }
@@ -106,6 +110,14 @@ void SenderSession::add_layer(std::uint32_t layer,
   for (Piece& piece : pieces) {
     waiting_.push_back(std::move(piece));
   }
+}
+
+void SenderSession::add_converted(std::uint32_t layer, std::uint32_t first, std::uint32_t count) {
+  std::vector<BlockId> places;
+  for (std::uint32_t i = 0; i < count; ++i) {
+    places.emplace_back(first + i);
+  }
+  add(layer, first, places);
 }
 
 bool SenderSession::is_ready() const {

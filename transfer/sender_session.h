@@ -57,6 +57,9 @@ class SenderSession {
   // Plans one layer's blocks; they go to the grant's blocks first, first + 1, …  Outside the grant
   // the session fails.
   void add_layer(std::uint32_t layer, std::uint32_t first, std::span<const BlockId> blocks);
+  // The same for blocks that are gathered when they are sent: the pieces' sources are the places in
+  // the grant, not blocks of the arena.
+  void add_converted(std::uint32_t layer, std::uint32_t first, std::uint32_t count);
   // The next piece that the window admits; it counts as outstanding. A piece larger than the
   // window goes alone.
   std::optional<Piece> next();
@@ -79,6 +82,7 @@ class SenderSession {
   const std::optional<Error>& error() const { return error_; }
 
  private:
+  void add(std::uint32_t layer, std::uint32_t first, std::span<const BlockId> sources);
   void apply(SenderEvent event);
   void settle();
 

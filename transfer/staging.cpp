@@ -1,5 +1,7 @@
 #include "transfer/staging.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -7,6 +9,26 @@
 #include "common/base/check.h"
 
 namespace baton::transfer {
+
+Result<bool> needs_conversion(const KvLayout& arena, const KvGrant& grant) {
+  if (grant.layout_hash == arena.hash()) {
+    return false;
+  }
+  if (grant.layout.layers == 0) {
+    return fail(ErrorCode::Mismatch,
+                fmt::format("the grant's KV layout has hash {:016x}, ours {:016x}: {}",
+                            grant.layout_hash,
+                            arena.hash(),
+                            arena.to_string()));
+  }
+  if (!is_convertible(arena, grant.layout)) {
+    return fail(ErrorCode::Mismatch,
+                fmt::format("KV layouts cannot be converted: the grant has {}; here are {}",
+                            grant.layout.to_string(),
+                            arena.to_string()));
+  }
+  return true;
+}
 
 Staging::Staging(const KvArenaView& arena, const KvGrant& grant)
     : arena_(arena), layout_(grant.layout), prefix_blocks_(grant.prefix_blocks) {
@@ -32,8 +54,7 @@ void Staging::gather(std::uint32_t layer,
   }
   const Range all{0, layout_.kv_heads};
   const LayoutSide source{arena_.layout, all, 0, context_->blocks};
-  const LayoutSide target{
-      layout_, all, (prefix_blocks_ + first) * layout_.block_tokens, targets_};
+  const LayoutSide target{layout_, all, (prefix_blocks_ + first) * layout_.block_tokens, targets_};
   const Range tokens = intersect(target.tokens(), {0, context_->tokens});
   if (tokens.count < target.tokens().count) {
     std::memset(out.data(), 0, out.size());

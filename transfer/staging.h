@@ -12,6 +12,7 @@
 #include <span>
 #include <vector>
 
+#include "common/base/error.h"
 #include "common/base/ids.h"
 #include "common/types/kv_grant.h"
 #include "common/types/kv_layout.h"
@@ -25,6 +26,10 @@ struct ContextBlocks {
   std::vector<BlockId> blocks;
   std::uint32_t tokens = 0;
 };
+
+// Whether a grant's blocks lie as the arena's do. Mismatch, with both layouts: neither that nor
+// convertible.
+Result<bool> needs_conversion(const KvLayout& arena, const KvGrant& grant);
 
 class Staging {
  public:

@@ -31,6 +31,7 @@
 #include "common/base/ids.h"
 #include "common/types/kv_grant.h"
 #include "common/types/kv_layout.h"
+#include "transfer/staging.h"
 
 namespace baton::transfer {
 
@@ -91,6 +92,12 @@ class LeaseSender {
   virtual void send_layer(std::uint32_t layer,
                           std::uint32_t first,
                           std::vector<BlockId> blocks) = 0;
+  // The same where the grant's layout is not the arena's: gives the grant's blocks [first, first +
+  // count), which are filled from the context's blocks one message at a time.
+  virtual void send_converted(std::uint32_t layer,
+                              std::uint32_t first,
+                              std::uint32_t count,
+                              std::shared_ptr<const ContextBlocks> context) = 0;
   // Nothing more will be sent. Runs `flushed` with the bytes sent once the receiver's side has
   // them.
   virtual void finish(std::function<void(Result<std::uint64_t>)> flushed) = 0;
@@ -131,6 +138,7 @@ class Transport {
   // Sender. `failed` runs at most once, when the peer is lost.
   virtual Result<std::shared_ptr<Peer>> connect(std::span<const std::byte> inlet_address,
                                                 std::function<void(Error)> failed) = 0;
+  // A grant whose layout is not the arena's is sent by send_converted; Mismatch: it cannot be.
   virtual Result<std::unique_ptr<LeaseSender>> begin(std::shared_ptr<Peer> peer,
                                                      const KvGrant& grant) = 0;
 

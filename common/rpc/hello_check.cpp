@@ -29,6 +29,12 @@ std::string layout_text(const wire::ModelIdentity& model) {
   return layout ? layout->to_string() : "an impossible layout";
 }
 
+bool are_convertible(const wire::ModelIdentity& a, const wire::ModelIdentity& b) {
+  const auto first = from_wire(a.layout());
+  const auto second = from_wire(b.layout());
+  return first && second && is_convertible(*first, *second);
+}
+
 std::optional<Mismatch> compare_models(const wire::ModelIdentity& theirs,
                                        const wire::ModelIdentity& ours) {
   if (theirs.id() != ours.id()) {
@@ -43,11 +49,12 @@ std::optional<Mismatch> compare_models(const wire::ModelIdentity& theirs,
                                 ours.tokenizer_hash(),
                                 theirs.tokenizer_hash())};
   }
-  if (theirs.layout_hash() != ours.layout_hash()) {
+  if (theirs.layout_hash() != ours.layout_hash() && !are_convertible(theirs, ours)) {
     return Mismatch{
         "model.layout_hash",
-        fmt::format(
-            "KV layouts differ: here {}; there {}", layout_text(ours), layout_text(theirs))};
+        fmt::format("KV layouts differ in more than block size and order: here {}; there {}",
+                    layout_text(ours),
+                    layout_text(theirs))};
   }
   if (theirs.numerics_hash() != ours.numerics_hash()) {
     return Mismatch{

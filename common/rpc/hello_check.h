@@ -19,9 +19,10 @@ inline constexpr std::uint32_t kWireMinor = 0;  // the lower of both is spoken
 
 // What this side wants of the other. Empty or absent: not compared.
 struct HelloExpectations {
-  std::string cluster_token;                 // always compared
-  std::vector<std::string> roles;            // roles that may dial here
-  std::optional<wire::ModelIdentity> model;  // id, tokenizer_hash, layout_hash, numerics_hash equal
+  std::string cluster_token;       // always compared
+  std::vector<std::string> roles;  // roles that may dial here
+  // id, tokenizer_hash and numerics_hash equal; layouts equal or convertible
+  std::optional<wire::ModelIdentity> model;
   std::string ucx_version;
 };
 

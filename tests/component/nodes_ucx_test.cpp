@@ -47,6 +47,34 @@ TEST_P(NodesUcx, TokensEqualASingleProcessAndBytesAreCounted) {
   EXPECT_TRUE(cluster_.all_clean());
 }
 
+TEST_P(NodesUcx, BlocksOfAnotherLayoutAreConverted) {
+  const ScriptedOptions small{.block_tokens = 16};
+  const ScriptedOptions large{.block_tokens = 32, .order = KvOrder::ByHeadAndToken};
+  cluster_.use_model(small);
+  cluster_.add("decode", "d16", 256);
+  cluster_.add("prefill", "p16", 256);
+  cluster_.use_model(large);
+  cluster_.add("decode", "d32", 256);
+  cluster_.add("prefill", "p32", 256);
+  std::vector<GenerateRequest> requests;
+  for (std::uint64_t i = 0; i < 8; ++i) {
+    requests.push_back(make_request(1 + i, 30 + 190 * i, 12, i));
+    cluster_.start(requests.back(), i % 2 == 0 ? "p16" : "p32", i % 2 == 0 ? "d32" : "d16");
+  }
+  for (std::uint64_t i = 0; i < requests.size(); ++i) {
+    const Answer& answer = cluster_.finish(requests[i]);
+    ASSERT_FALSE(answer.error) << answer.error->message;
+    EXPECT_EQ(answer.output(), scripted_output(model_, requests[i]));
+    const std::string decode = i % 2 == 0 ? "d32" : "d16";
+    const KvLayout& layout = cluster_.node(decode).kv().layout();
+    EXPECT_EQ(answer.figures.at(decode).kv_bytes_moved,
+              layout.blocks_for(requests[i].prompt.size()) * layout.block_bytes_all_layers());
+    EXPECT_EQ(answer.figures.at(decode).kv_transport, GetParam());
+  }
+  cluster_.settle();
+  EXPECT_TRUE(cluster_.all_clean());
+}
+
 TEST_P(NodesUcx, WarmPrefixMovesOnlyTheRest) {
   cluster_.add("decode", "d0");
   cluster_.add("prefill", "p0");

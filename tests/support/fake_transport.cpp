@@ -38,6 +38,7 @@ struct FakeEndpoint {
   struct Send {
     std::shared_ptr<SendEntry> entry;
     std::shared_ptr<Link> link;
+    std::shared_ptr<transfer::Staging> staging;  // null: the grant's blocks lie as the arena's
   };
 
   std::string name;
@@ -226,8 +227,15 @@ class FakeNetwork::Core : public std::enable_shared_from_this<FakeNetwork::Core>
       is_stopped = self->is_stopped;
       for (const transfer::Segment& segment : piece.segments) {
         message->header.add_run({segment.target, segment.count});
-        const std::byte* from = self->arena.block(piece.layer, segment.source);
-        if (!is_stopped) {
+        if (!is_stopped && send.staging != nullptr) {
+          const std::size_t at = message->bytes.size();
+          message->bytes.resize(at + segment.count * send.staging->layout().block_bytes());
+          send.staging->gather(piece.layer,
+                               segment.source.value,
+                               segment.count,
+                               std::span(message->bytes).subspan(at));
+        } else if (!is_stopped) {
+          const std::byte* from = self->arena.block(piece.layer, segment.source);
           message->bytes.insert(
               message->bytes.end(), from, from + segment.count * self->arena.layout.block_bytes());
         }
@@ -380,6 +388,15 @@ class FakeSender : public transfer::LeaseSender {
       entry.session.add_layer(layer, first, blocks);
     });
   }
+  void send_converted(std::uint32_t layer,
+                      std::uint32_t first,
+                      std::uint32_t count,
+                      std::shared_ptr<const transfer::ContextBlocks> context) override {
+    run([layer, first, count, staging = send_.staging, context](SendEntry& entry) {
+      staging->extend(context);
+      entry.session.add_converted(layer, first, count);
+    });
+  }
   void finish(std::function<void(Result<std::uint64_t>)> flushed) override {
     run([flushed = std::move(flushed)](SendEntry& entry) { entry.finish(flushed); });
   }
@@ -443,14 +460,14 @@ class FakeTransport : public transfer::Transport {
 
   Result<std::unique_ptr<transfer::LeaseSender>> begin(std::shared_ptr<transfer::Peer> peer,
                                                        const KvGrant& grant) override {
-    if (grant.layout_hash != self_->arena.layout.hash()) {
-      return fail(ErrorCode::Mismatch, "the grant is for another KV layout");
-    }
-    const transfer::PlanLimits limits{self_->arena.layout.block_bytes(), kMaxMessage, 0, 1};
+    BATON_ASSIGN(const bool converts, transfer::needs_conversion(self_->arena.layout, grant));
+    const KvLayout& layout = converts ? grant.layout : self_->arena.layout;
+    const transfer::PlanLimits limits{layout.block_bytes(), kMaxMessage, 0, 1};
     FakeEndpoint::Send send{
         std::make_shared<SendEntry>(
             grant, self_->arena.layout.layers, limits, self_->options.window_bytes),
-        dynamic_cast<FakePeer&>(*peer).link()};
+        dynamic_cast<FakePeer&>(*peer).link(),
+        converts ? std::make_shared<transfer::Staging>(self_->arena, grant) : nullptr};
     core_->post([core = core_, self = self_, send] {
       self->sends.push_back(send);
       if (!send.link->is_up) {

@@ -92,6 +92,8 @@ class MiniCluster {
 
   // Nodes added from now on compute on a thread of their own, as real ones do.
   void use_engine_threads() { has_engine_threads_ = true; }
+  // Nodes added from now on have this model: the same in another block size or order.
+  void use_model(const ScriptedOptions& model) { model_ = model; }
   // Starts a node and waits until the gateway knows it.
   MiniNode& add(const std::string& role, const std::string& name, std::uint32_t num_blocks = 64);
   MiniNode& node(const std::string& name) { return *nodes_.at(name); }
@@ -100,6 +102,8 @@ class MiniCluster {
 
   // Reserve on `decode`, then Prefill on `prefill`; with an empty `prefill`, a local one.
   void start(const GenerateRequest& request, const std::string& prefill, const std::string& decode);
+  // Only the Prefill, under a grant that the test has or makes.
+  void prefill(const GenerateRequest& request, const std::string& node, const KvGrant& grant);
   void cancel(const GenerateRequest& request);
   const Answer& answer(const GenerateRequest& request) { return answers_[request.id]; }
   // Runs until the request is over.
@@ -122,10 +126,9 @@ class MiniCluster {
   void accept(std::unique_ptr<Channel> channel, const wire::Hello& hello);
   void on_frame(const std::string& node, const wire::Frame& frame);
   void on_event(const std::string& node, const TokenEvent& event);
-  void prefill(const GenerateRequest& request, const std::string& node, const KvGrant& grant);
 
   const TransportMaker make_transport_;
-  const ScriptedOptions model_;
+  ScriptedOptions model_;
   ClusterConfig config_;
   ManualExecutor executor_;
   MemoryFabric fabric_{executor_};

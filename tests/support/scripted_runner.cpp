@@ -26,6 +26,18 @@ std::uint16_t* element(std::byte* block, std::size_t index) {
   return reinterpret_cast<std::uint16_t*>(block) + index;
 }
 
+// Where a token's key has its dimension `dim`. There is one head, which makes the other two orders
+// the same.
+std::size_t key_index(const KvLayout& layout, std::uint32_t slot, std::uint32_t dim) {
+  return layout.order == KvOrder::KeysByDimValuesByToken
+             ? std::size_t{dim} * layout.block_tokens + slot
+             : std::size_t{slot} * kHeadDim + dim;
+}
+
+std::size_t value_index(const KvLayout& layout, std::uint32_t slot, std::uint32_t dim) {
+  return std::size_t{kHeadDim} * layout.block_tokens + std::size_t{slot} * kHeadDim + dim;
+}
+
 // What a token leaves at dimension `dim` of its key (value) in a layer.
 std::uint16_t mark(TokenId token, std::uint32_t position, std::uint32_t layer, std::uint32_t dim) {
   return static_cast<std::uint16_t>(
@@ -41,7 +53,8 @@ ScriptedRunner::ScriptedRunner(ScriptedOptions options) : options_(std::move(opt
   info_.layout = {.layers = options_.layers,
                   .kv_heads = 1,
                   .head_dim = kHeadDim,
-                  .block_tokens = options_.block_tokens};
+                  .block_tokens = options_.block_tokens,
+                  .order = options_.order};
   info_.weights_hash = options_.weights_seed;
   info_.numerics_hash = 0x5c21;
 }
@@ -67,8 +80,8 @@ engine::StepResult ScriptedRunner::run(const engine::StepPlan& plan,
         const std::uint32_t slot = position % bt;
         for (std::uint32_t dim = 0; dim < kHeadDim; ++dim) {
           const std::uint16_t value = mark(slice.tokens[i], position, layer, dim);
-          *element(block, std::size_t{dim} * bt + slot) = value;
-          *element(block, std::size_t{kHeadDim} * bt + std::size_t{slot} * kHeadDim + dim) = value;
+          *element(block, key_index(info_.layout, slot, dim)) = value;
+          *element(block, value_index(info_.layout, slot, dim)) = value;
         }
       }
     }
@@ -94,9 +107,8 @@ std::uint64_t ScriptedRunner::history_hash(const engine::SequenceSlice& slice,
     for (std::uint32_t layer = 0; layer < info_.layout.layers; ++layer) {
       std::byte* block = arena.block(layer, slice.blocks[position / bt]);
       for (std::uint32_t dim = 0; dim < kHeadDim; dim += 5) {
-        hash = mix(hash, *element(block, std::size_t{dim} * bt + slot));
-        hash = mix(
-            hash, *element(block, std::size_t{kHeadDim} * bt + std::size_t{slot} * kHeadDim + dim));
+        hash = mix(hash, *element(block, key_index(info_.layout, slot, dim)));
+        hash = mix(hash, *element(block, value_index(info_.layout, slot, dim)));
       }
     }
   }

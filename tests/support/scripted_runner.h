@@ -17,6 +17,7 @@ namespace baton::testing {
 struct ScriptedOptions {
   std::uint32_t layers = 3;
   std::uint32_t block_tokens = 16;
+  KvOrder order = KvOrder::KeysByDimValuesByToken;  // neither it nor block_tokens changes a token
   std::uint32_t context_length = 4096;
   std::uint32_t vocab_size = 1000;
   std::uint64_t weights_seed = 1;                   // another seed is another model

@@ -14,6 +14,7 @@
 
 #include "common/types/kv_layout.h"
 #include "transfer/entries.h"
+#include "transfer/staging.h"
 #include "transfer/ucx/links.h"
 
 namespace baton::transfer {
@@ -23,6 +24,7 @@ struct Send {
       : entry(grant, layers, limits, window) {}
   SendEntry entry;
   LinkPtr link;
+  std::unique_ptr<Staging> staging;  // null: the grant's blocks lie as the arena's
 };
 
 class UcxSender {
@@ -79,6 +81,7 @@ class UcxSender {
   std::vector<std::shared_ptr<Send>> sends_;
   std::vector<std::unique_ptr<Op>> active_;  // operations outstanding
   std::vector<std::unique_ptr<Op>> spare_;
+  std::size_t spare_staged_ = 0;  // bytes of buffers that spare_ keeps
   bool is_dirty_ = false;
   bool is_stopped_ = false;
   Counters counters_;

@@ -176,11 +176,22 @@ class UcxLeaseSender : public LeaseSender {
   UcxLeaseSender& operator=(const UcxLeaseSender&) = delete;
 
   void send_layer(std::uint32_t layer, std::uint32_t first, std::vector<BlockId> blocks) override {
+    BATON_CHECK(send_->staging == nullptr, "another layout is converted");
     for (const BlockId block : blocks) {
       BATON_CHECK(block.value < core_->arena.num_blocks, "blocks to send are in the own arena");
     }
     run([layer, first, blocks = std::move(blocks)](SendEntry& entry) {
       entry.session.add_layer(layer, first, blocks);
+    });
+  }
+  void send_converted(std::uint32_t layer,
+                      std::uint32_t first,
+                      std::uint32_t count,
+                      std::shared_ptr<const ContextBlocks> context) override {
+    BATON_CHECK(send_->staging != nullptr, "only another layout is converted");
+    run([send = send_.get(), layer, first, count, context = std::move(context)](SendEntry& entry) {
+      send->staging->extend(context);
+      entry.session.add_converted(layer, first, count);
     });
   }
   void finish(std::function<void(Result<std::uint64_t>)> flushed) override {
@@ -244,17 +255,15 @@ class UcxTransport : public Transport {
                                              const KvGrant& grant) override {
     const auto* own = dynamic_cast<const UcxPeer*>(peer.get());
     BATON_CHECK(own != nullptr && own->core() == core_.get(), "the peer is of this transport");
-    if (grant.layout_hash != core_->arena.layout.hash()) {
-      return fail(ErrorCode::Mismatch,
-                  fmt::format("the grant's KV layout has hash {:016x}, ours {:016x}: {}",
-                              grant.layout_hash,
-                              core_->arena.layout.hash(),
-                              core_->arena.layout.to_string()));
-    }
-    const PlanLimits limits{core_->arena.layout.block_bytes(), kMaxMessage, 0, kMaxRuns};
+    BATON_ASSIGN(const bool converts, needs_conversion(core_->arena.layout, grant));
+    const KvLayout& layout = converts ? grant.layout : core_->arena.layout;
+    const PlanLimits limits{layout.block_bytes(), kMaxMessage, 0, kMaxRuns};
     auto send = std::make_shared<Send>(
         grant, core_->arena.layout.layers, limits, core_->options.window_bytes);
     send->link = own->link();
+    if (converts) {
+      send->staging = std::make_unique<Staging>(core_->arena, grant);
+    }
     core_->reactor->post([core = core_.get(), send] { core->sender->begin(send); });
     return std::make_unique<UcxLeaseSender>(core_, std::move(peer), std::move(send));
   }

@@ -360,7 +360,7 @@ TEST(HelloCheck, NamesTheFieldThatDiffers) {
     std::function<void(wire::Hello&)> change;
   };
   auto other = layout();
-  other.block_tokens = 64;
+  other.kv_heads = 4;
   const std::vector<Case> cases{
       {"wire_major", "mismatch", [](auto& h) { h.set_wire_major(kWireMajor + 1); }},
       {"cluster_token", "unauthorized", [](auto& h) { h.set_cluster_token("secreT"); }},
@@ -396,6 +396,25 @@ TEST(HelloCheck, NamesTheFieldThatDiffers) {
     EXPECT_EQ(refusal->code(), test.code) << test.field;
     EXPECT_THAT(refusal->message(), ::testing::Not(HasSubstr("secret")));
   }
+}
+
+// Prefill converts block sizes and element orders; nobody converts numbers.
+TEST(HelloCheck, LayoutsNeedOnlyBeConvertible) {
+  const auto offer = [](auto change) {
+    auto other = layout();
+    change(other);
+    auto hello = good_hello();
+    *hello.mutable_model()->mutable_layout() = to_wire(other);
+    hello.mutable_model()->set_layout_hash(other.hash());
+    return check_hello(hello, expectations());
+  };
+  EXPECT_FALSE(offer([](KvLayout& l) { l.block_tokens = 16; }));
+  EXPECT_FALSE(offer([](KvLayout& l) { l.block_tokens = 64; }));
+  EXPECT_FALSE(offer([](KvLayout& l) { l.order = KvOrder::ByTokenAndHead; }));
+  EXPECT_TRUE(offer([](KvLayout& l) { l.dtype = KvDType::F32; }));
+  EXPECT_TRUE(offer([](KvLayout& l) { l.head_dim = 128; }));
+  EXPECT_TRUE(offer([](KvLayout& l) { l.layers = 31; }));
+  EXPECT_TRUE(offer([](KvLayout& l) { l.block_tokens = 24; }));  // of no node
 }
 
 TEST(HelloCheck, PrintsBothLayouts) {

@@ -90,8 +90,11 @@ TEST(Router, PairsMustAgreeOnLayoutAndNumerics) {
   nodes[1].numerics_hash = 9;
   EXPECT_EQ(choose_route(nodes, need()).error(), RouteMiss::NoPair);
   nodes[1].numerics_hash = 0;
-  nodes[1].layout_hash = 9;
+  nodes[1].layout.block_tokens = 64;  // the prefill node converts
+  EXPECT_TRUE(choose_route(nodes, need()));
+  nodes[1].layout.layers = 9;
   EXPECT_EQ(choose_route(nodes, need()).error(), RouteMiss::NoPair);
+  EXPECT_FALSE(has_usable_pair(nodes));
 }
 
 TEST(Router, ShortPromptsGoWithoutPrefillNode) {

@@ -22,11 +22,8 @@ std::uint32_t pick(Random& random, std::uint32_t low, std::uint32_t high) {
 }
 
 // Byte offset of an element in its block, as the comments of KvOrder say it.
-std::size_t offset_of(const KvLayout& l,
-                      bool values,
-                      std::size_t head,
-                      std::size_t dim,
-                      std::size_t token) {
+std::size_t offset_of(
+    const KvLayout& l, bool values, std::size_t head, std::size_t dim, std::size_t token) {
   const std::size_t half = std::size_t{l.kv_heads} * l.head_dim * l.block_tokens;
   std::size_t at = 0;
   if (l.order == KvOrder::ByTokenAndHead) {
@@ -104,9 +101,7 @@ void check(Side& source, Side& target, Range heads, Range tokens, Random& random
   for (const BlockCopy& copy : copies) {
     bytes += copy.bytes();
     for (std::uint32_t layer = 0; layer < source.layout.layers; ++layer) {
-      run(copy,
-          source.arena().block(layer, copy.source),
-          target.arena().block(layer, copy.target));
+      run(copy, source.arena().block(layer, copy.source), target.arena().block(layer, copy.target));
     }
   }
   // As many bytes as elements: with all of them right, none is written twice.
@@ -125,8 +120,8 @@ void check(Side& source, Side& target, Range heads, Range tokens, Random& random
       }
     }
   }
-  ASSERT_TRUE(target.memory == expected) << source.layout.to_string() << " -> "
-                                         << target.layout.to_string();
+  ASSERT_TRUE(target.memory == expected)
+      << source.layout.to_string() << " -> " << target.layout.to_string();
 }
 
 TEST(LayoutPlan, EveryElementLandsWhereTheTargetsLayoutSays) {
@@ -256,9 +251,10 @@ TEST(LayoutPlan, SplitsOfBothSidesMayDiffer) {
       place(sources[i], tokens, random);
     }
     // An element's value names it, the same on every rank that holds it.
-    const auto value = [&](bool values, std::uint32_t head, std::uint32_t dim, std::uint32_t token) {
-      return static_cast<std::uint16_t>(((token * 6 + head) * 5 + dim) * 2 + (values ? 1 : 0));
-    };
+    const auto value =
+        [&](bool values, std::uint32_t head, std::uint32_t dim, std::uint32_t token) {
+          return static_cast<std::uint16_t>(((token * 6 + head) * 5 + dim) * 2 + (values ? 1 : 0));
+        };
     const auto each = [&](Side& side, auto visit) {
       for (const bool values : {false, true}) {
         for (std::uint32_t head = side.heads.first; head < side.heads.end(); ++head) {
