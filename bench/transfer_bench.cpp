@@ -227,8 +227,8 @@ class Row {
     const auto begin = Clock::now();
     BATON_ASSIGN(const auto sender, ours_->begin(peer_, grant));
     sender->send_layer(0, 0, std::move(blocks));
-    std::promise<Result<std::uint64_t>> flushed;
-    sender->finish([&](Result<std::uint64_t> sent) { flushed.set_value(std::move(sent)); });
+    std::promise<Result<transfer::Sent>> flushed;
+    sender->finish([&](Result<transfer::Sent> sent) { flushed.set_value(std::move(sent)); });
     BATON_ASSIGN([[maybe_unused]] const auto sent, flushed.get_future().get());
     return landed(begin, cpu);
   }
@@ -370,9 +370,10 @@ int run_transfer_probe(const std::string& transport, std::size_t bytes, std::uin
       } else {
         const auto lease = ours->open_lease(LeaseId{number, 77}, Epoch{1}, {{BlockId{0}, blocks}});
         std::promise<Status> complete;
-        lease->expect(arena->view().bytes(), [&](Result<transfer::LeaseReceiver::Done> done) {
-          complete.set_value(done ? Status{} : std::unexpected(done.error()));
-        });
+        lease->expect({.bytes = arena->view().bytes()},
+                      [&](Result<transfer::LeaseReceiver::Done> done) {
+                        complete.set_value(done ? Status{} : std::unexpected(done.error()));
+                      });
         std::cout << "open" << std::endl;
         BATON_TRY(complete.get_future().get());
       }

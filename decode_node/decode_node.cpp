@@ -46,6 +46,7 @@ Status DecodeNode::start() {
         }
         const auto& address = (*inlet)->address();
         welcome.set_worker_address(address.data(), address.size());
+        welcome.set_digest(std::string(to_string(deps_.digest)));
         inlets_[hello.node()] = std::move(*inlet);
         return welcome;
       },
@@ -74,7 +75,8 @@ void DecodeNode::make_grants() {
       GrantOptions{.node = deps_.identity.name,
                    .incarnation = deps_.identity.incarnation,
                    .control_address = deps_.identity.control_address,
-                   .vocab_size = deps_.identity.model.vocab_size()},
+                   .vocab_size = deps_.identity.model.vocab_size(),
+                   .digest = deps_.digest},
       GrantHandlers{
           .on_verified =
               [this](std::unique_ptr<Grant> grant) { service_->on_verified(std::move(grant)); },

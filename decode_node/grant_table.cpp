@@ -110,7 +110,8 @@ Result<KvGrant> GrantTable::grant(node::ClientId client,
   promise.ttl = options_.ttl;
   promise.runs = engine::to_runs(std::span<const engine::BlockLease>(grant->blocks).first(wanted));
   if (wanted > 0) {
-    grant->receiver = transport_.open_lease(grant->lease, grant->epoch, promise.runs);
+    grant->receiver =
+        transport_.open_lease(grant->lease, grant->epoch, promise.runs, options_.digest);
   }
   arm(*grant, options_.ttl);
   ++stats_.granted;
@@ -179,6 +180,10 @@ Status GrantTable::check_commit(const Grant& grant,
         ErrorCode::ProtocolError,
         fmt::format("Commit: {} bytes and the grant has {}", commit.bytes(), grant.expected_bytes));
   }
+  if (!transfer::digest_mode_of(commit.digest_mode())) {
+    return fail(ErrorCode::ProtocolError,
+                fmt::format("Commit: {} is no digest_mode", commit.digest_mode()));
+  }
   return {};
 }
 
@@ -205,7 +210,9 @@ Status GrantTable::commit(WriterId writer, const wire::Commit& commit) {
     fence(*grant);
     return {};
   }
-  grant->receiver->expect(commit.bytes(),
+  grant->receiver->expect({.bytes = commit.bytes(),
+                           .digest_mode = *transfer::digest_mode_of(commit.digest_mode()),
+                           .digest = commit.digest()},
                           on_strand([this, lease = grant->lease, epoch = grant->epoch](
                                         Result<transfer::LeaseReceiver::Done> done) {
                             landed(lease, epoch, std::move(done));

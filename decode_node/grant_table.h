@@ -30,6 +30,7 @@ struct GrantOptions {
   std::uint32_t vocab_size = 0;
   std::chrono::milliseconds ttl{30'000};           // without a sign of the writer
   std::chrono::milliseconds landing_limit{1'000};  // Commit came, then the writer went away
+  transfer::DigestMode digest = transfer::DigestMode::Off;  // the least that a Commit must carry
 };
 
 struct GrantHandlers {

@@ -29,6 +29,8 @@ KvProbe::KvProbe(Metrics& metrics)
       messages_dropped_(metrics.gauge("baton_transfer_dropped_messages",
                                       "Data messages refused: unknown lease, epoch or bounds")),
       sends_failed_(metrics.gauge("baton_transfer_failed_sends", "Sends that failed")),
+      digest_mismatches_(metrics.gauge("baton_transfer_digest_mismatches",
+                                       "Leases whose blocks were not those that were sent")),
       open_leases_(metrics.gauge("baton_transfer_open_leases", "Leases open for writing")),
       reactor_loops_(metrics.gauge("baton_transfer_reactor_loops", "Loops of the data thread")) {}
 
@@ -48,6 +50,7 @@ void KvProbe::update(const engine::KvMemory& kv, const transfer::TransportStats&
   bytes_received_.set(static_cast<double>(transfer.bytes_received));
   messages_dropped_.set(static_cast<double>(transfer.messages_dropped));
   sends_failed_.set(static_cast<double>(transfer.sends_failed));
+  digest_mismatches_.set(static_cast<double>(transfer.digest_mismatches));
   open_leases_.set(static_cast<double>(transfer.open_leases));
   reactor_loops_.set(static_cast<double>(transfer.loop_count));
 }

@@ -32,6 +32,7 @@ class KvProbe {
   Gauge bytes_received_;
   Gauge messages_dropped_;
   Gauge sends_failed_;
+  Gauge digest_mismatches_;
   Gauge open_leases_;
   Gauge reactor_loops_;
 };

@@ -39,6 +39,7 @@ struct RoleDeps {
   Metrics& metrics;
   const Logger& log;
   RandomSource random;
+  transfer::DigestMode digest = transfer::DigestMode::Off;  // that this node wants
 };
 
 class Role {

@@ -99,6 +99,12 @@ void DecodeLinks::dialed(std::uint64_t number, Result<Dialed> result) {
 
 Status DecodeLinks::connect(Link& link, Dialed dialed) {
   BATON_TRY(check_welcome(dialed.welcome, identity_.expects({})));
+  const auto digest = transfer::parse_digest_mode(dialed.welcome.digest());
+  if (!digest && !dialed.welcome.digest().empty()) {
+    return fail(ErrorCode::ProtocolError,
+                fmt::format("Welcome: \"{}\" is no digest mode", dialed.welcome.digest()));
+  }
+  link.digest = digest.value_or(transfer::DigestMode::Off);
   const std::string& address = dialed.welcome.worker_address();
   auto peer = transport_.connect(
       std::as_bytes(std::span(address.data(), address.size())),
@@ -281,6 +287,11 @@ Channel* DecodeLinks::channel(UserId id) {
 std::shared_ptr<transfer::Peer> DecodeLinks::peer(UserId id) {
   Link* link = link_of(id);
   return link == nullptr ? nullptr : link->peer;
+}
+
+transfer::DigestMode DecodeLinks::digest(UserId id) {
+  Link* link = link_of(id);
+  return link == nullptr ? transfer::DigestMode::Off : link->digest;
 }
 
 void DecodeLinks::close_all() {

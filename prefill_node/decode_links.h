@@ -59,6 +59,8 @@ class DecodeLinks {
   // Null when the user's link is not up.
   Channel* channel(UserId id);
   std::shared_ptr<transfer::Peer> peer(UserId id);
+  // How the decode node wants its blocks checked; Off when the link is not up.
+  transfer::DigestMode digest(UserId id);
   void close_all();
   std::uint32_t num_up() const;
 
@@ -81,6 +83,7 @@ class DecodeLinks {
     std::shared_ptr<transfer::Peer> peer;
     Incarnation incarnation{};
     std::uint64_t layout_hash = 0;  // of the decode node's blocks, by its Welcome
+    transfer::DigestMode digest = transfer::DigestMode::Off;
     std::optional<HeartbeatSender> beats;
     std::optional<HeartbeatWatch> watch;
     std::map<UserId, User> users;

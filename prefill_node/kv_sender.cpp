@@ -28,6 +28,7 @@ KvSender::KvSender(Executor& executor,
                    KvLayout layout,
                    KvGrant grant,
                    std::uint32_t context,
+                   transfer::DigestMode digest,
                    Handlers handlers)
     : executor_(executor),
       transport_(transport),
@@ -37,6 +38,7 @@ KvSender::KvSender(Executor& executor,
       target_(grant_.layout.layers > 0 ? grant_.layout : layout),
       context_(context),
       total_blocks_(target_.blocks_for(context)),
+      digest_(digest),
       handlers_(std::move(handlers)),
       num_sent_(grant_.prefix_blocks) {}
 
@@ -70,7 +72,8 @@ void KvSender::on_up() {
     return;
   }
   if (total_blocks_ > grant_.prefix_blocks) {
-    auto sender = transport_.begin(links_.peer(*user_), grant_);
+    auto sender = transport_.begin(
+        links_.peer(*user_), grant_, transfer::stricter(digest_, links_.digest(*user_)));
     if (!sender) {
       fail(sender.error());
       return;
@@ -156,31 +159,31 @@ void KvSender::flush() {
               "a commit before every block was sent");
   state_ = SendState::Flushing;
   if (sender_ == nullptr) {
-    send_commit(0);
+    send_commit({.digest_mode = transfer::stricter(digest_, links_.digest(*user_))});
     return;
   }
   sender_->finish([this, &executor = executor_, alive = std::weak_ptr<bool>(alive_)](
-                      const Result<std::uint64_t>& bytes) {
-    executor.post([this, alive, bytes] {
+                      const Result<transfer::Sent>& sent) {
+    executor.post([this, alive, sent] {
       if (!alive.expired()) {
-        flushed(bytes);
+        flushed(sent);
       }
     });
   });
 }
 
-void KvSender::flushed(Result<std::uint64_t> bytes) {
+void KvSender::flushed(Result<transfer::Sent> sent) {
   if (state_ != SendState::Flushing) {
     return;
   }
-  if (!bytes) {
-    fail(bytes.error());
+  if (!sent) {
+    fail(sent.error());
     return;
   }
-  send_commit(*bytes);
+  send_commit(*sent);
 }
 
-void KvSender::send_commit(std::uint64_t bytes) {
+void KvSender::send_commit(const transfer::Sent& sent) {
   Channel* channel = user_ ? links_.channel(*user_) : nullptr;
   if (channel == nullptr) {
     return;  // on_lost is on its way
@@ -193,24 +196,26 @@ void KvSender::send_commit(std::uint64_t bytes) {
   commit.set_first_token(facts_->first_token);
   commit.set_first_index(facts_->first_index);
   commit.set_token_count(facts_->token_count);
-  commit.set_bytes(bytes);
+  commit.set_bytes(sent.bytes);
+  commit.set_digest(sent.digest);
+  commit.set_digest_mode(static_cast<std::uint32_t>(sent.digest_mode));
   commit.set_transfer_us(static_cast<std::uint64_t>(
       std::chrono::duration_cast<std::chrono::microseconds>(executor_.now() - commit_asked_)
           .count()));
-  channel->call(
-      std::move(frame),
-      kCommitTimeout,
-      [this, bytes, alive = std::weak_ptr<bool>(alive_)](const Result<wire::Frame>& answer) {
-        if (alive.expired() || state_ != SendState::Committing) {
-          return;
-        }
-        if (!answer) {
-          fail(answer.error());
-          return;
-        }
-        state_ = SendState::Done;
-        handlers_.on_committed(bytes);
-      });
+  channel->call(std::move(frame),
+                kCommitTimeout,
+                [this, bytes = sent.bytes, alive = std::weak_ptr<bool>(alive_)](
+                    const Result<wire::Frame>& answer) {
+                  if (alive.expired() || state_ != SendState::Committing) {
+                    return;
+                  }
+                  if (!answer) {
+                    fail(answer.error());
+                    return;
+                  }
+                  state_ = SendState::Done;
+                  handlers_.on_committed(bytes);
+                });
 }
 
 void KvSender::abort(const std::string& reason, std::function<void()> done) {

@@ -64,13 +64,15 @@ class KvSender {
     std::function<void(const Error&)> on_failed;
   };
 
-  // `context`: tokens in all, the grant's prefix included.
+  // `context`: tokens in all, the grant's prefix included. `digest`: that this node wants; the
+  // decode node may want more.
   KvSender(Executor& executor,
            transfer::Transport& transport,
            DecodeLinks& links,
            KvLayout layout,
            KvGrant grant,
            std::uint32_t context,
+           transfer::DigestMode digest,
            Handlers handlers);
   KvSender(const KvSender&) = delete;
   KvSender& operator=(const KvSender&) = delete;
@@ -101,8 +103,8 @@ class KvSender {
   void fail(const Error& why);
   void send_pending();
   void flush();
-  void flushed(Result<std::uint64_t> bytes);
-  void send_commit(std::uint64_t bytes);
+  void flushed(Result<transfer::Sent> sent);
+  void send_commit(const transfer::Sent& sent);
   void quiesced();
   void post(std::function<void()> task);
 
@@ -114,6 +116,7 @@ class KvSender {
   const KvLayout target_;  // the grant's
   const std::uint32_t context_;
   const std::uint32_t total_blocks_;
+  const transfer::DigestMode digest_;
   const Handlers handlers_;
 
   SendState state_ = SendState::Connecting;

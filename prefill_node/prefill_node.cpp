@@ -38,6 +38,7 @@ Status PrefillNode::start() {
                                                    .probe = probe_,
                                                    .log = deps_.log,
                                                    .node = deps_.identity.name,
+                                                   .digest = deps_.digest,
                                                    .on_ended = [this] { drain_.check(); }},
                                   engine::PrefillLimits{.chunk_tokens = config.chunk_tokens,
                                                         .step_tokens = config.step_tokens});

@@ -31,6 +31,7 @@ void Scheduler::add(node::ClientId client,
       parts_.kv.layout(),
       std::move(grant),
       size.context,
+      parts_.digest,
       KvSender::Handlers{
           .on_committed = [this,
                            number = job.number](std::uint64_t bytes) { committed(number, bytes); },

@@ -43,6 +43,7 @@ class Scheduler {
     Probe& probe;
     const Logger& log;
     NodeName node;
+    transfer::DigestMode digest = transfer::DigestMode::Off;
     std::function<void()> on_ended;  // a job is gone
   };
 

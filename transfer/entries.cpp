@@ -2,14 +2,14 @@
 
 namespace baton::transfer {
 
-void LeaseEntry::expect(std::uint64_t bytes, Complete complete) {
+void LeaseEntry::expect(const Sent& sent, Complete complete) {
   if (is_expected_) {
     complete(fail(ErrorCode::ProtocolError, "the lease has been committed before"));
     return;
   }
   is_expected_ = true;
   complete_ = std::move(complete);
-  session.expect(bytes);
+  session.expect(sent);
   notify();
 }
 
@@ -28,7 +28,8 @@ void LeaseEntry::notify() {
       case ReceiverState::Complete:
         complete(LeaseReceiver::Done{
             session.bytes_landed(),
-            session.bytes_landed() == 0 ? "none" : std::string(to_string(session.lane()))});
+            session.bytes_landed() == 0 ? "none" : std::string(to_string(session.lane())),
+            session.digest_mode()});
         break;
       case ReceiverState::Failed:
         complete(std::unexpected(*session.error()));
@@ -67,13 +68,13 @@ void SendEntry::notify() {
     const auto flushed = std::exchange(flushed_, nullptr);
     switch (session.state()) {
       case SenderState::Flushed:
-        flushed(session.bytes_sent());
+        flushed(session.sent());
         break;
       case SenderState::Failed:
         flushed(std::unexpected(*session.error()));
         break;
       default:
-        flushed(session.error() ? Result<std::uint64_t>(std::unexpected(*session.error()))
+        flushed(session.error() ? Result<Sent>(std::unexpected(*session.error()))
                                 : fail(ErrorCode::Cancelled, "the send was aborted"));
     }
   }

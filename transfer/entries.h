@@ -21,10 +21,14 @@ class LeaseEntry {
  public:
   using Complete = std::function<void(Result<LeaseReceiver::Done>)>;
 
-  LeaseEntry(LeaseId lease, Epoch epoch, const KvArenaView& arena, std::vector<BlockRun> runs)
-      : session(lease, epoch, arena, std::move(runs)) {}
+  LeaseEntry(LeaseId lease,
+             Epoch epoch,
+             const KvArenaView& arena,
+             std::vector<BlockRun> runs,
+             DigestMode digest)
+      : session(lease, epoch, arena, std::move(runs), digest) {}
 
-  void expect(std::uint64_t bytes, Complete complete);
+  void expect(const Sent& sent, Complete complete);
   // `fenced` may be empty.
   void revoke(std::function<void()> fenced);
   void notify();
@@ -39,7 +43,7 @@ class LeaseEntry {
 
 class SendEntry {
  public:
-  using Flushed = std::function<void(Result<std::uint64_t>)>;
+  using Flushed = std::function<void(Result<Sent>)>;
 
   SendEntry(const KvGrant& grant, std::uint32_t layers, PlanLimits limits, std::size_t window)
       : session(grant, layers, limits, window) {}

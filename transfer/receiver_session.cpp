@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <utility>
 
 #include "common/base/check.h"
 
@@ -46,22 +48,50 @@ std::string_view to_string(ReceiverState state) {
   return "unknown";
 }
 
+std::optional<ReceiverState> next_state(ReceiverState state, ReceiverEvent event) {
+  using enum ReceiverState;
+  constexpr auto kStay = std::nullopt;
+  using Row = std::array<std::optional<ReceiverState>, kReceiverEvents>;
+  constexpr std::array<Row, kReceiverStates> kTable{{
+      // Verified  Broken   Revoke
+      {Complete, Failed, Revoked},  // Open
+      {kStay, kStay, Revoked},      // Complete
+      {kStay, kStay, Revoked},      // Failed
+      {kStay, kStay, kStay},        // Revoked
+  }};
+  return kTable[static_cast<std::size_t>(state)][static_cast<std::size_t>(event)];
+}
+
 ReceiverSession::ReceiverSession(LeaseId lease,
                                  Epoch epoch,
                                  const KvArenaView& arena,
-                                 std::vector<BlockRun> runs)
+                                 std::vector<BlockRun> runs,
+                                 DigestMode digest)
     : lease_(lease),
       epoch_(epoch),
+      arena_(arena),
       layers_(arena.layout.layers),
-      block_bytes_(arena.layout.block_bytes()) {
+      block_bytes_(arena.layout.block_bytes()),
+      digest_(lease, digest) {
   std::erase_if(runs, [](const BlockRun& run) { return run.count == 0; });
-  std::sort(runs.begin(), runs.end(), [](const BlockRun& a, const BlockRun& b) {
-    return a.first < b.first;
-  });
+  struct Placed {
+    BlockRun run;
+    std::uint32_t index;  // of its first block in the grant
+  };
+  std::vector<Placed> placed;
+  std::uint32_t next_index = 0;
   for (const BlockRun& run : runs) {
+    placed.push_back({run, next_index});
+    next_index += run.count;
+  }
+  std::ranges::sort(placed, {}, [](const Placed& one) { return one.run.first.value; });
+  for (const auto& [run, index] : placed) {
     BATON_CHECK(
         run.first.value < arena.num_blocks && run.count <= arena.num_blocks - run.first.value,
         "a lease holds blocks of the own arena");
+    for (std::uint32_t i = 0; i < run.count; ++i) {
+      order_.push_back(index + i);
+    }
     if (!spans_.empty()) {
       const std::uint32_t end = spans_.back().first + spans_.back().count;
       BATON_CHECK(run.first.value >= end, "a lease holds a block once");
@@ -149,6 +179,11 @@ void ReceiverSession::mark(const MessageHeader& header, Mark from, Mark to) {
 void ReceiverSession::landed(const MessageHeader& header) {
   mark(header, Mark::Landing, Mark::Landed);
   bytes_landed_ += header.num_blocks() * block_bytes_;
+  if (digest_.is_on() && state_ == ReceiverState::Open) {
+    for (const BlockRun& run : header.runs()) {
+      digest_blocks(header.layer, *index_of(run), run);
+    }
+  }
   check_complete();
 }
 
@@ -156,37 +191,87 @@ void ReceiverSession::failed(const MessageHeader& header) {
   mark(header, Mark::Landing, Mark::Empty);
 }
 
-void ReceiverSession::expect(std::uint64_t bytes) {
+void ReceiverSession::digest_blocks(std::uint32_t layer, std::uint32_t map_index, BlockRun run) {
+  for (std::uint32_t i = 0; i < run.count; ++i) {
+    const std::byte* block = arena_.block(layer, BlockId{run.first.value + i});
+    digest_.add(layer, order_[map_index + i], {block, block_bytes_});
+  }
+}
+
+void ReceiverSession::digest_again(DigestMode mode) {
+  digest_ = BlockDigest(lease_, mode);
+  for (std::uint32_t layer = 0; layer < layers_ && !marks_.empty(); ++layer) {
+    const Mark* const row = marks_.data() + std::size_t{layer} * num_blocks_;
+    for (const Span& span : spans_) {
+      for (std::uint32_t i = 0; i < span.count; ++i) {
+        if (row[span.index + i] == Mark::Landed) {
+          digest_blocks(layer, span.index + i, {BlockId{span.first + i}, 1});
+        }
+      }
+    }
+  }
+}
+
+void ReceiverSession::expect(const Sent& sent) {
   if (state_ != ReceiverState::Open || expected_) {
     return;
   }
+  expected_ = sent;
   const std::uint64_t capacity = std::uint64_t{layers_} * num_blocks_ * block_bytes_;
-  if (bytes > capacity) {
-    state_ = ReceiverState::Failed;
-    error_ = Error{ErrorCode::ProtocolError,
-                   fmt::format("commit speaks of {} bytes, the lease holds {}", bytes, capacity)};
-    return;
+  if (sent.bytes > capacity) {
+    fail(ErrorCode::ProtocolError,
+         fmt::format("commit speaks of {} bytes, the lease holds {}", sent.bytes, capacity));
+  } else if (sent.digest_mode < digest_.mode()) {
+    fail(ErrorCode::ProtocolError,
+         fmt::format("commit has a digest of mode {}, this side wants {}",
+                     to_string(sent.digest_mode),
+                     to_string(digest_.mode())));
+  } else {
+    check_complete();
   }
-  expected_ = bytes;
-  check_complete();
 }
 
 void ReceiverSession::check_complete() {
   if (state_ != ReceiverState::Open || !expected_) {
     return;
   }
-  if (bytes_landed_ > *expected_) {
-    state_ = ReceiverState::Failed;
-    error_ =
-        Error{ErrorCode::ProtocolError,
-              fmt::format("commit speaks of {} bytes, {} have landed", *expected_, bytes_landed_)};
-  } else if (bytes_landed_ == *expected_ && receiving_ == 0) {
-    state_ = ReceiverState::Complete;
+  if (bytes_landed_ > expected_->bytes) {
+    fail(ErrorCode::ProtocolError,
+         fmt::format("commit speaks of {} bytes, {} have landed", expected_->bytes, bytes_landed_));
+    return;
   }
+  if (bytes_landed_ < expected_->bytes || receiving_ > 0) {
+    return;
+  }
+  if (expected_->digest_mode != digest_.mode()) {
+    digest_again(expected_->digest_mode);
+  }
+  if (digest_.is_on() && digest_.value() != expected_->digest) {
+    fail(
+        ErrorCode::ChecksumMismatch,
+        fmt::format("the blocks that have landed have digest {:016x} and the writer's have {:016x} "
+                    "(mode {}): memory, network or either node is at fault",
+                    digest_.value(),
+                    expected_->digest,
+                    to_string(digest_.mode())));
+    return;
+  }
+  apply(ReceiverEvent::Verified);
 }
 
 void ReceiverSession::revoke() {
-  state_ = ReceiverState::Revoked;
+  apply(ReceiverEvent::Revoke);
+}
+
+void ReceiverSession::apply(ReceiverEvent event) {
+  if (const auto next = next_state(state_, event)) {
+    state_ = *next;
+  }
+}
+
+void ReceiverSession::fail(ErrorCode code, std::string message) {
+  error_ = Error{code, std::move(message)};
+  apply(ReceiverEvent::Broken);
 }
 
 }  // namespace baton::transfer

@@ -1,12 +1,15 @@
 // The receiving side of one lease as a plain state machine: which messages may be written, which
-// bytes have landed, when the lease is complete, when its blocks may be used again.
+// bytes have landed, whether they are those that were sent, when the lease is complete, when its
+// blocks may be used again.
 //
-//   Open ──expect, all landed──▶ Complete        (nothing more is accepted)
-//   Open ──expect impossible──▶ Failed           (nothing more is accepted)
-//   any  ──revoke──▶ Revoked                     (nothing more is accepted)
-// A lease in any state is fenced once it accepts nothing and has no receive under way.
+//   Open ──all landed, digest right──▶ Complete              (nothing more is accepted)
+//   Open ──commit impossible, or digest wrong──▶ Failed      (nothing more is accepted)
+//   any  ──revoke──▶ Revoked                                 (nothing more is accepted)
+// A lease in any state is fenced once it accepts nothing and has no receive under way. Blocks are
+// digested as they land, while they are warm; once more at the commit when the writer's digest
+// looks at more than the own.
 //
-// Owner: a LeaseTable. Thread: its owner's. Failure: foreign input gives a DropReason, never a
+// Owner: a LeaseEntry. Thread: its owner's. Failure: foreign input gives a DropReason, never a
 // write.
 #pragma once
 
@@ -21,7 +24,9 @@
 #include "common/base/ids.h"
 #include "common/types/kv_grant.h"
 #include "common/types/kv_layout.h"
+#include "transfer/digest.h"
 #include "transfer/message.h"
+#include "transfer/transport.h"
 
 namespace baton::transfer {
 
@@ -40,12 +45,23 @@ constexpr std::size_t kDropReasons = 9;
 std::string_view to_string(DropReason reason);
 
 enum class ReceiverState : std::uint8_t { Open, Complete, Failed, Revoked };
+constexpr std::size_t kReceiverStates = 4;
 std::string_view to_string(ReceiverState state);
+
+enum class ReceiverEvent : std::uint8_t { Verified, Broken, Revoke };
+constexpr std::size_t kReceiverEvents = 3;
+// The one table of transitions; nullopt: the event changes nothing in this state.
+std::optional<ReceiverState> next_state(ReceiverState state, ReceiverEvent event);
 
 class ReceiverSession {
  public:
-  // `runs` are blocks of the own arena. REQUIRES: inside the arena, none twice.
-  ReceiverSession(LeaseId lease, Epoch epoch, const KvArenaView& arena, std::vector<BlockRun> runs);
+  // `runs` are blocks of the own arena, in the order of the grant. REQUIRES: inside the arena, none
+  // twice; the arena's memory outlives the lease when there is a digest.
+  ReceiverSession(LeaseId lease,
+                  Epoch epoch,
+                  const KvArenaView& arena,
+                  std::vector<BlockRun> runs,
+                  DigestMode digest = DigestMode::Off);
 
   LeaseId lease() const { return lease_; }
   Epoch epoch() const { return epoch_; }
@@ -58,8 +74,8 @@ class ReceiverSession {
   // The receive ended without all its bytes: its blocks may come again.
   void failed(const MessageHeader& header);
 
-  // The writer says that it sent `bytes`. May turn the lease Complete or Failed.
-  void expect(std::uint64_t bytes);
+  // The writer says what it sent. May turn the lease Complete or Failed.
+  void expect(const Sent& sent);
   void revoke();
 
   // True when no accepted byte can land any more and none will be accepted.
@@ -67,6 +83,8 @@ class ReceiverSession {
   std::uint64_t bytes_landed() const { return bytes_landed_; }
   std::uint32_t receiving() const { return receiving_; }
   Lane lane() const { return lane_; }
+  // Which blocks the digest looks at; the writer's once it has committed.
+  DigestMode digest_mode() const { return digest_.mode(); }
   // Why the lease is Failed.
   const std::optional<Error>& error() const { return error_; }
 
@@ -80,20 +98,27 @@ class ReceiverSession {
   // Index of a run's first block in the map, when the lease holds the whole run.
   std::optional<std::uint32_t> index_of(BlockRun run) const;
   void mark(const MessageHeader& header, Mark from, Mark to);
+  void digest_blocks(std::uint32_t layer, std::uint32_t map_index, BlockRun run);
+  void digest_again(DigestMode mode);
   void check_complete();
+  void apply(ReceiverEvent event);
+  void fail(ErrorCode code, std::string message);
 
   const LeaseId lease_;
   const Epoch epoch_;
+  const KvArenaView arena_;
   const std::uint32_t layers_;
   const std::uint64_t block_bytes_;
   std::vector<Span> spans_;              // ordered by block id, neighbours joined
   std::uint32_t num_blocks_ = 0;         // of one layer
+  std::vector<std::uint32_t> order_;     // [num_blocks] of the map: its index in the grant
   std::vector<Mark> marks_;              // [layers][num_blocks], made at the first message
   std::vector<std::uint32_t> admitted_;  // scratch: map index of each run of a message under check
   ReceiverState state_ = ReceiverState::Open;
   std::uint64_t bytes_landed_ = 0;
   std::uint32_t receiving_ = 0;  // messages admitted and not yet landed or failed
-  std::optional<std::uint64_t> expected_;
+  std::optional<Sent> expected_;
+  BlockDigest digest_;
   std::optional<Error> error_;
   Lane lane_ = Lane::Unknown;
 };

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <utility>
 
 #include "common/base/check.h"
@@ -32,46 +33,20 @@ std::string_view to_string(SenderState state) {
 
 std::optional<SenderState> next_state(SenderState state, SenderEvent event) {
   using enum SenderState;
-  switch (event) {
-    case SenderEvent::Finish:
-      return state == Open ? std::optional(Finishing) : std::nullopt;
-    case SenderEvent::Drained:
-      switch (state) {
-        case Finishing:
-          return Flushing;
-        case Aborting:
-          return Quiesced;
-        case Failing:
-          return Failed;
-        default:
-          return std::nullopt;
-      }
-    case SenderEvent::FlushDone:
-      return state == Flushing ? std::optional(Flushed) : std::nullopt;
-    case SenderEvent::Abort:
-      switch (state) {
-        case Open:
-        case Finishing:
-        case Flushing:
-        case Failing:
-          return Aborting;
-        case Flushed:
-        case Failed:
-          return Quiesced;
-        default:
-          return std::nullopt;
-      }
-    case SenderEvent::Fail:
-      switch (state) {
-        case Open:
-        case Finishing:
-        case Flushing:
-          return Failing;
-        default:
-          return std::nullopt;
-      }
-  }
-  return std::nullopt;
+  constexpr auto kStay = std::nullopt;
+  using Row = std::array<std::optional<SenderState>, kSenderEvents>;
+  constexpr std::array<Row, kSenderStates> kTable{{
+      // Finish   Drained   FlushDone  Abort     Fail
+      {Finishing, kStay, kStay, Aborting, Failing},  // Open
+      {kStay, Flushing, kStay, Aborting, Failing},   // Finishing
+      {kStay, kStay, Flushed, Aborting, Failing},    // Flushing
+      {kStay, kStay, kStay, Quiesced, kStay},        // Flushed
+      {kStay, Quiesced, kStay, kStay, kStay},        // Aborting
+      {kStay, kStay, kStay, kStay, kStay},           // Quiesced
+      {kStay, Failed, kStay, Aborting, kStay},       // Failing
+      {kStay, kStay, kStay, Quiesced, kStay},        // Failed
+  }};
+  return kTable[static_cast<std::size_t>(state)][static_cast<std::size_t>(event)];
 }
 
 SenderSession::SenderSession(const KvGrant& grant,
@@ -85,15 +60,27 @@ SenderSession::SenderSession(const KvGrant& grant,
       window_(window),
       targets_(expand(grant.runs)) {}
 
+void SenderSession::use_digest(DigestMode mode, const KvArenaView& source) {
+  BATON_CHECK(waiting_.empty() && outstanding_ == 0, "a digest begins before the first block");
+  digest_ = BlockDigest(lease_, mode);
+  source_ = source;
+}
+
 void SenderSession::add_layer(std::uint32_t layer,
                               std::uint32_t first,
                               std::span<const BlockId> blocks) {
-  add(layer, first, blocks);
+  if (add(layer, first, blocks) && digest_.is_on()) {
+    for (std::size_t i = 0; i < blocks.size(); ++i) {
+      digest_.add(layer,
+                  first + static_cast<std::uint32_t>(i),
+                  {source_.block(layer, blocks[i]), limits_.block_bytes});
+    }
+  }
 }
 
-void SenderSession::add(std::uint32_t layer, std::uint32_t first, std::span<const BlockId> blocks) {
+bool SenderSession::add(std::uint32_t layer, std::uint32_t first, std::span<const BlockId> blocks) {
   if (state_ != SenderState::Open) {
-    return;
+    return false;
   }
   if (layer >= layers_ || first > targets_.size() || blocks.size() > targets_.size() - first) {
     fail(Error{ErrorCode::InvalidArgument,
@@ -103,13 +90,14 @@ void SenderSession::add(std::uint32_t layer, std::uint32_t first, std::span<cons
                            layer,
                            targets_.size(),
                            layers_)});
-    return;
+    return false;
   }
   std::vector<Piece> pieces;
   plan_layer(layer, blocks, std::span(targets_).subspan(first, blocks.size()), limits_, pieces);
   for (Piece& piece : pieces) {
     waiting_.push_back(std::move(piece));
   }
+  return true;
 }
 
 void SenderSession::add_converted(std::uint32_t layer, std::uint32_t first, std::uint32_t count) {
@@ -118,6 +106,14 @@ void SenderSession::add_converted(std::uint32_t layer, std::uint32_t first, std:
     places.emplace_back(first + i);
   }
   add(layer, first, places);
+}
+
+void SenderSession::gathered(std::uint32_t layer,
+                             std::uint32_t first,
+                             std::span<const std::byte> blocks) {
+  for (std::uint32_t i = 0; std::size_t{i} * limits_.block_bytes < blocks.size(); ++i) {
+    digest_.add(layer, first + i, blocks.subspan(i * limits_.block_bytes, limits_.block_bytes));
+  }
 }
 
 bool SenderSession::is_ready() const {

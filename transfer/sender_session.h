@@ -21,7 +21,10 @@
 #include "common/base/error.h"
 #include "common/base/ids.h"
 #include "common/types/kv_grant.h"
+#include "common/types/kv_layout.h"
+#include "transfer/digest.h"
 #include "transfer/plan.h"
+#include "transfer/transport.h"
 
 namespace baton::transfer {
 
@@ -52,6 +55,10 @@ class SenderSession {
   Epoch epoch() const { return epoch_; }
   SenderState state() const { return state_; }
 
+  // Digests the blocks that are added from now on, where they lie in `source`: of what the user
+  // gave, not of what the plan made of it, and before the window lets it go, so that a block that
+  // is changed while it waits is found. REQUIRES: nothing was added yet.
+  void use_digest(DigestMode mode, const KvArenaView& source);
   // From now on runs shorter than this share a message.
   void set_pack_below(std::size_t bytes) { limits_.pack_below = bytes; }
   // Plans one layer's blocks; they go to the grant's blocks first, first + 1, …  Outside the grant
@@ -60,6 +67,8 @@ class SenderSession {
   // The same for blocks that are gathered when they are sent: the pieces' sources are the places in
   // the grant, not blocks of the arena.
   void add_converted(std::uint32_t layer, std::uint32_t first, std::uint32_t count);
+  // Such blocks have been gathered: these are their bytes, for the digest.
+  void gathered(std::uint32_t layer, std::uint32_t first, std::span<const std::byte> blocks);
   // The next piece that the window admits; it counts as outstanding. A piece larger than the
   // window goes alone.
   std::optional<Piece> next();
@@ -77,12 +86,14 @@ class SenderSession {
   // No operation can still read the source blocks.
   bool is_over() const;
   std::uint64_t bytes_sent() const { return bytes_sent_; }  // completed
+  Sent sent() const { return {bytes_sent_, digest_.mode(), digest_.value()}; }
   std::size_t outstanding_bytes() const { return outstanding_bytes_; }
   std::size_t outstanding() const { return outstanding_; }
   const std::optional<Error>& error() const { return error_; }
 
  private:
-  void add(std::uint32_t layer, std::uint32_t first, std::span<const BlockId> sources);
+  // False: the session takes none.
+  bool add(std::uint32_t layer, std::uint32_t first, std::span<const BlockId> sources);
   void apply(SenderEvent event);
   void settle();
 
@@ -92,6 +103,8 @@ class SenderSession {
   PlanLimits limits_;
   const std::size_t window_;
   std::vector<BlockId> targets_;  // the grant's blocks in order
+  KvArenaView source_;            // set when there is a digest
+  BlockDigest digest_;
   std::deque<Piece> waiting_;
   SenderState state_ = SenderState::Open;
   std::size_t outstanding_ = 0;

@@ -4,7 +4,8 @@
 // Sequence of events:
 //   decode:  open_inlet() for each prefill process, whose address the handshake carries
 //            open_lease(runs) -> bytes land, each checked for lease, epoch, layer and bounds
-//            -> expect(bytes) when Commit came -> `complete` runs once every byte has landed
+//            -> expect(sent) when Commit came -> `complete` runs once every byte has landed and
+//            the digest of the blocks is the writer's
 //   prefill: connect(inlet's address) -> begin(grant) -> send_layer(...) for each layer as it is
 //   computed
 //            -> finish() -> `flushed` runs when the other side can see every byte -> Commit on
@@ -31,6 +32,7 @@
 #include "common/base/ids.h"
 #include "common/types/kv_grant.h"
 #include "common/types/kv_layout.h"
+#include "transfer/digest.h"
 #include "transfer/staging.h"
 
 namespace baton::transfer {
@@ -53,9 +55,17 @@ struct TransportStats {
   std::map<std::string, std::uint64_t> dropped_by_reason;  // non-zero counts
   std::uint64_t sends_failed = 0;
   std::uint64_t receives_failed = 0;
-  std::uint64_t loop_count = 0;  // reactor loops: shows a stuck data thread
+  std::uint64_t digest_mismatches = 0;  // leases whose blocks were not those that were sent
+  std::uint64_t loop_count = 0;         // reactor loops: shows a stuck data thread
   std::uint64_t open_leases = 0;
   std::uint64_t open_sends = 0;
+};
+
+// What a writer says of a lease it has sent: goes with its Commit, from `finish` to `expect`.
+struct Sent {
+  std::uint64_t bytes = 0;
+  DigestMode digest_mode = DigestMode::Off;
+  std::uint64_t digest = 0;  // of the blocks that the mode looks at
 };
 
 // A way in for one writer process. Dropping it closes it: receives that came in through it end, and
@@ -71,13 +81,15 @@ class Inlet {
 class LeaseReceiver {
  public:
   struct Done {
-    std::uint64_t bytes = 0;  // landed, each byte of the lease counted once
-    std::string transport;    // lane the bytes came over: tcp, shm, …
+    std::uint64_t bytes = 0;                // landed, each byte of the lease counted once
+    std::string transport;                  // lane the bytes came over: tcp, shm, …
+    DigestMode verified = DigestMode::Off;  // which blocks were compared with the writer's digest
   };
   virtual ~LeaseReceiver() = default;
-  // The writer has committed `bytes` bytes: runs `complete` once as many have landed, possibly at
-  // once.
-  virtual void expect(std::uint64_t bytes, std::function<void(Result<Done>)> complete) = 0;
+  // The writer has committed: runs `complete` once as many bytes have landed, possibly at once.
+  // ChecksumMismatch: they are not those that were sent. A digest that looks at less than this side
+  // wants is a ProtocolError.
+  virtual void expect(const Sent& sent, std::function<void(Result<Done>)> complete) = 0;
   // No later byte lands; `fenced` runs when posted receives are over and the blocks may be re-used.
   virtual void revoke(std::function<void()> fenced) = 0;
 };
@@ -98,9 +110,8 @@ class LeaseSender {
                               std::uint32_t first,
                               std::uint32_t count,
                               std::shared_ptr<const ContextBlocks> context) = 0;
-  // Nothing more will be sent. Runs `flushed` with the bytes sent once the receiver's side has
-  // them.
-  virtual void finish(std::function<void(Result<std::uint64_t>)> flushed) = 0;
+  // Nothing more will be sent. Runs `flushed` once the receiver's side has every byte.
+  virtual void finish(std::function<void(Result<Sent>)> flushed) = 0;
   // Stops posting; runs `quiesced` when no posted operation is left. May follow any call, even
   // twice.
   virtual void abort(std::function<void()> quiesced) = 0;
@@ -130,17 +141,21 @@ class Transport {
 
   // Receiver. One inlet a writer process: a peer that dies in mid-write can block what it wrote to.
   virtual Result<std::unique_ptr<Inlet>> open_inlet() = 0;
-  // `runs` are blocks of the own arena that the lease may write.
+  // `runs` are blocks of the own arena that the lease may write, in the order of the grant.
+  // `digest`: which of them this side wants compared; the writer may do more.
   virtual std::unique_ptr<LeaseReceiver> open_lease(LeaseId lease,
                                                     Epoch epoch,
-                                                    std::vector<BlockRun> runs) = 0;
+                                                    std::vector<BlockRun> runs,
+                                                    DigestMode digest = DigestMode::Off) = 0;
 
   // Sender. `failed` runs at most once, when the peer is lost.
   virtual Result<std::shared_ptr<Peer>> connect(std::span<const std::byte> inlet_address,
                                                 std::function<void(Error)> failed) = 0;
   // A grant whose layout is not the arena's is sent by send_converted; Mismatch: it cannot be.
+  // `digest`: the stricter of what both sides want.
   virtual Result<std::unique_ptr<LeaseSender>> begin(std::shared_ptr<Peer> peer,
-                                                     const KvGrant& grant) = 0;
+                                                     const KvGrant& grant,
+                                                     DigestMode digest = DigestMode::Off) = 0;
 
   virtual TransportStats stats() const = 0;
   // Stops the reactor after failing what is open. Idempotent; the destructor calls it.

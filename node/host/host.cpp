@@ -171,7 +171,8 @@ Status serve(const Arguments& arguments, const RoleInfo& info) {
                             .identity = std::move(identity),
                             .metrics = metrics,
                             .log = log,
-                            .random = random});
+                            .random = random,
+                            .digest = model->digest()});
   Status started;
   std::optional<Ending> ending;
   control.run_and_wait([&] {

@@ -4,7 +4,9 @@
 #include <sys/stat.h>
 #include <xxhash.h>
 
+#include <algorithm>
 #include <array>
+#include <chrono>
 #include <utility>
 #include <vector>
 
@@ -53,7 +55,8 @@ Result<T> about(const std::string& path, Result<T> result) {
 
 // One block's worth of tokens through the model before the node says it is ready: the first request
 // must not wait for the page faults of weights and buffers. The block goes back with the lease.
-Status warm_up(engine::ModelRunner& runner, engine::KvMemory& kv) {
+// Gives the tokens per second of the second of two passes.
+Result<double> warm_up(engine::ModelRunner& runner, engine::KvMemory& kv) {
   BATON_ASSIGN(const std::vector<engine::BlockLease> leases, kv.acquire(1));
   const std::vector<BlockId> blocks{leases.front().id()};
   const std::vector<TokenId> tokens(kv.layout().block_tokens - 1, TokenId{0});
@@ -65,7 +68,25 @@ Status warm_up(engine::ModelRunner& runner, engine::KvMemory& kv) {
                          .sample = true,
                          .sampling = &sampling});
   runner.run(plan, kv.arena(), nullptr);
-  return {};
+  const auto start = std::chrono::steady_clock::now();
+  runner.run(plan, kv.arena(), nullptr);
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+  return static_cast<double>(tokens.size()) / std::max(took.count(), 1e-6);
+}
+
+// Large chunks of a prompt are faster a token than the short pass that was measured: several times
+// where weights are read from memory for each pass. Too high a rate only means a smaller share of
+// blocks that are looked at.
+constexpr double kChunkGain = 4;
+
+transfer::DigestMode digest_for(const std::string& wish,
+                                const KvLayout& layout,
+                                double tokens_per_s) {
+  if (const auto mode = transfer::parse_digest_mode(wish)) {
+    return *mode;
+  }
+  return transfer::choose_digest_mode(
+      layout, tokens_per_s * kChunkGain, transfer::measure_digest_rate());
 }
 
 }  // namespace
@@ -102,7 +123,8 @@ Result<std::unique_ptr<ModelHost>> ModelHost::load(const ClusterConfig& config,
                                          {.block_tokens = config.kv.block_tokens,
                                           .max_context = config.model.context_length,
                                           .max_step_tokens = max_step_tokens})));
-  BATON_TRY(warm_up(*host->runner_, *host->kv_));
+  BATON_ASSIGN(const double tokens_per_s, warm_up(*host->runner_, *host->kv_));
+  host->digest_ = digest_for(transfer.digest, layout, tokens_per_s);
   host->artifacts_.add("tokenizer", tokenizer.serialize());
   host->identity_ = make_model_identity(
       config.model.id, host->runner_->info(), tokenizer.hash(), changed_at(host->path_));
@@ -111,15 +133,17 @@ Result<std::unique_ptr<ModelHost>> ModelHost::load(const ClusterConfig& config,
 
 std::string ModelHost::describe() const {
   const engine::ModelInfo& info = runner_->info();
-  return fmt::format("{} ({}, {} MiB packed, context {}), {}, {} KV blocks of {} KiB, UCX {}",
-                     identity_.id(),
-                     info.architecture,
-                     info.weight_bytes >> 20,
-                     info.context_length,
-                     backend_->description(),
-                     kv_->pool().total(),
-                     kv_->layout().block_bytes_all_layers() >> 10,
-                     transport_->ucx_version());
+  return fmt::format(
+      "{} ({}, {} MiB packed, context {}), {}, {} KV blocks of {} KiB, UCX {}, digest {}",
+      identity_.id(),
+      info.architecture,
+      info.weight_bytes >> 20,
+      info.context_length,
+      backend_->description(),
+      kv_->pool().total(),
+      kv_->layout().block_bytes_all_layers() >> 10,
+      transport_->ucx_version(),
+      to_string(digest_));
 }
 
 }  // namespace baton::node

@@ -30,6 +30,8 @@ class ModelHost {
   engine::ModelRunner& runner() { return *runner_; }
   const Artifacts& artifacts() const { return artifacts_; }
   const wire::ModelIdentity& identity() const { return identity_; }
+  // What transfer.digest comes to on this machine.
+  transfer::DigestMode digest() const { return digest_; }
   std::string describe() const;
 
  private:
@@ -43,6 +45,7 @@ class ModelHost {
   std::unique_ptr<engine::ModelRunner> runner_;
   Artifacts artifacts_;
   wire::ModelIdentity identity_;
+  transfer::DigestMode digest_ = transfer::DigestMode::Off;
 };
 
 }  // namespace baton::node

@@ -147,6 +147,28 @@ TEST_F(NodeFaults, PrefillLostMidTransferEndsTheRequestWithAnError) {
   EXPECT_TRUE(cluster_.node("d0").is_clean());
 }
 
+TEST_F(NodeFaults, DamagedBlocksAreNeverDecoded) {
+  for (const FakeFate fate : {FakeFate::Flip, FakeFate::Swap, FakeFate::Tear}) {
+    network_.set_hook([fate](const FakeMessage& message) {
+      return message.header.layer == 1 ? fate : FakeFate::Deliver;
+    });
+    const auto number = static_cast<std::uint64_t>(fate) + 1;
+    const GenerateRequest request = make_request(number, 90, 6, number);
+    cluster_.start(request, "p0", "d0");
+    const Answer& answer = cluster_.finish(request);
+    ASSERT_TRUE(answer.error);
+    EXPECT_EQ(answer.error->code, ErrorCode::ChecksumMismatch) << answer.error->message;
+    cluster_.settle();
+    EXPECT_TRUE(cluster_.all_clean()) << cluster_.node("d0").describe_blocks();
+    EXPECT_EQ(decode().grants().stats().verified, 0U);
+  }
+  network_.set_hook(nullptr);
+  const GenerateRequest request = make_request(1000, 90, 6, 7);
+  cluster_.start(request, "p0", "d0");
+  EXPECT_FALSE(cluster_.finish(request).error);
+  EXPECT_EQ(decode().grants().stats().verified, 1U);
+}
+
 TEST_F(NodeFaults, DecodeLostMidTransferIsToldToTheGateway) {
   network_.set_hook([](const FakeMessage&) { return FakeFate::Stall; });
   const GenerateRequest request = make_request(1, 90, 6);

@@ -98,9 +98,8 @@ TEST_P(NodesLayout, CancelAfterAnyTaskLeavesNoBlockBehind) {
 TEST_P(NodesLayout, FailureInMidTransferEndsTheRequestAndFreesItsBlocks) {
   for (std::size_t good = 0; good < 6; ++good) {
     std::size_t messages = 0;
-    network_.set_hook([&](const FakeMessage&) {
-      return messages++ < good ? FakeFate::Deliver : FakeFate::Fail;
-    });
+    network_.set_hook(
+        [&](const FakeMessage&) { return messages++ < good ? FakeFate::Deliver : FakeFate::Fail; });
     const GenerateRequest request = make_request(1 + good, 90, 6, good);
     cluster_.start(request, "p0", "d0");
     const Answer& answer = cluster_.finish(request);

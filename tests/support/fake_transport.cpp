@@ -8,6 +8,7 @@
 #include <mutex>
 #include <utility>
 
+#include "common/base/check.h"
 #include "transfer/entries.h"
 
 namespace baton::testing {
@@ -51,7 +52,7 @@ struct FakeEndpoint {
   std::atomic<bool> is_stopped = false;
   std::mutex arena_mutex;  // held while bytes of the arena move; after stop() none do
   std::atomic<std::uint64_t> sent = 0, received = 0, messages = 0, dropped = 0, failures = 0,
-                             loops = 0, open_leases = 0, open_sends = 0;
+                             loops = 0, open_leases = 0, open_sends = 0, mismatches = 0;
 };
 
 class FakeNetwork::Core : public std::enable_shared_from_this<FakeNetwork::Core> {
@@ -164,9 +165,11 @@ class FakeNetwork::Core : public std::enable_shared_from_this<FakeNetwork::Core>
     }
   }
 
+  // `torn`: so many bytes at the end are not written, though the transport says that they were.
   void deliver(const std::string& to,
                std::span<const std::byte> header_bytes,
-               std::span<const std::byte> bytes) {
+               std::span<const std::byte> bytes,
+               std::size_t torn = 0) {
     const auto target = find(to);
     if (!target || target->is_dead) {
       return;
@@ -189,10 +192,12 @@ class FakeNetwork::Core : public std::enable_shared_from_this<FakeNetwork::Core>
     }
     const auto entry = at->second;
     const std::byte* from = bytes.data();
+    std::size_t left = bytes.size() - torn;
     for (const BlockRun& run : header.runs()) {
-      const std::size_t size = run.count * target->arena.layout.block_bytes();
+      const std::size_t size = std::min(left, run.count * target->arena.layout.block_bytes());
       std::memcpy(target->arena.block(header.layer, run.first), from, size);
       from += size;
+      left -= size;
     }
     lock.unlock();
     target->received += bytes.size();
@@ -230,10 +235,9 @@ class FakeNetwork::Core : public std::enable_shared_from_this<FakeNetwork::Core>
         if (!is_stopped && send.staging != nullptr) {
           const std::size_t at = message->bytes.size();
           message->bytes.resize(at + segment.count * send.staging->layout().block_bytes());
-          send.staging->gather(piece.layer,
-                               segment.source.value,
-                               segment.count,
-                               std::span(message->bytes).subspan(at));
+          const auto out = std::span(message->bytes).subspan(at);
+          send.staging->gather(piece.layer, segment.source.value, segment.count, out);
+          send.entry->session.gathered(piece.layer, segment.source.value, out);
         } else if (!is_stopped) {
           const std::byte* from = self->arena.block(piece.layer, segment.source);
           message->bytes.insert(
@@ -241,10 +245,12 @@ class FakeNetwork::Core : public std::enable_shared_from_this<FakeNetwork::Core>
         }
       }
     }
-    const auto arrive = [core = shared_from_this(), message] {
+    const FakeFate fate = is_stopped ? FakeFate::Fail : hook ? hook(*message) : FakeFate::Deliver;
+    const std::size_t torn = spoil(*message, fate, self->arena.layout.block_bytes());
+    const auto arrive = [core = shared_from_this(), message, torn] {
       transfer::EncodedHeader encoded;
       transfer::encode(message->header, encoded);
-      core->deliver(message->to, encoded.span(), message->bytes);
+      core->deliver(message->to, encoded.span(), message->bytes, torn);
     };
     const auto complete = [core = shared_from_this(), self, send, size = piece.bytes](bool is_ok) {
       if (self->is_dead) {
@@ -259,9 +265,12 @@ class FakeNetwork::Core : public std::enable_shared_from_this<FakeNetwork::Core>
       send.entry->session.completed(size);
       core->settle(self, send);
     };
-    const FakeFate fate = is_stopped ? FakeFate::Fail : hook ? hook(*message) : FakeFate::Deliver;
     switch (fate) {
       case FakeFate::Deliver:
+      case FakeFate::Flip:
+      case FakeFate::Swap:
+      case FakeFate::Tear:
+      case FakeFate::Replay:
       case FakeFate::Duplicate:
         post([arrive, complete] {
           arrive();
@@ -298,8 +307,30 @@ class FakeNetwork::Core : public std::enable_shared_from_this<FakeNetwork::Core>
     }
   }
 
+  // Damages the bytes as the fate says; returns how many at the end do not arrive.
+  std::size_t spoil(FakeMessage& message, FakeFate fate, std::size_t block_bytes) {
+    std::vector<std::byte>& bytes = message.bytes;
+    std::vector<std::byte> honest = bytes;
+    std::size_t torn = 0;
+    if (fate == FakeFate::Flip) {
+      bytes[bytes.size() / 2] ^= std::byte{1};
+    } else if (fate == FakeFate::Swap) {
+      BATON_CHECK(bytes.size() >= 2 * block_bytes, "two blocks to swap");
+      const auto second = bytes.begin() + static_cast<std::ptrdiff_t>(block_bytes);
+      std::swap_ranges(bytes.begin(), second, second);
+    } else if (fate == FakeFate::Tear) {
+      torn = block_bytes / 2;
+    } else if (fate == FakeFate::Replay) {
+      BATON_CHECK(last_bytes_.size() == bytes.size(), "an earlier message of this length");
+      bytes = last_bytes_;
+    }
+    last_bytes_ = std::move(honest);
+    return torn;
+  }
+
   Post post_;
-  std::mutex mutex_;  // guards tasks_ and endpoints_
+  std::vector<std::byte> last_bytes_;  // of the message before
+  std::mutex mutex_;                   // guards tasks_ and endpoints_
   std::deque<std::function<void()>> tasks_;
   std::map<std::string, std::shared_ptr<FakeEndpoint>> endpoints_;
 };
@@ -346,10 +377,13 @@ class FakeReceiver : public transfer::LeaseReceiver {
       : core_(std::move(core)), self_(std::move(self)), entry_(std::move(entry)) {}
   ~FakeReceiver() override { revoke(nullptr); }
 
-  void expect(std::uint64_t bytes, std::function<void(Result<Done>)> complete) override {
-    core_->post([self = self_, entry = entry_, bytes, complete = std::move(complete)] {
+  void expect(const transfer::Sent& sent, std::function<void(Result<Done>)> complete) override {
+    core_->post([self = self_, entry = entry_, sent, complete = std::move(complete)] {
       if (!self->is_dead) {
-        entry->expect(bytes, complete);
+        entry->expect(sent, [self, complete](Result<Done> done) {
+          self->mismatches += !done && done.error().code == ErrorCode::ChecksumMismatch ? 1 : 0;
+          complete(std::move(done));
+        });
       }
     });
   }
@@ -397,7 +431,7 @@ class FakeSender : public transfer::LeaseSender {
       entry.session.add_converted(layer, first, count);
     });
   }
-  void finish(std::function<void(Result<std::uint64_t>)> flushed) override {
+  void finish(std::function<void(Result<transfer::Sent>)> flushed) override {
     run([flushed = std::move(flushed)](SendEntry& entry) { entry.finish(flushed); });
   }
   void abort(std::function<void()> quiesced) override {
@@ -431,8 +465,9 @@ class FakeTransport : public transfer::Transport {
 
   std::unique_ptr<transfer::LeaseReceiver> open_lease(LeaseId lease,
                                                       Epoch epoch,
-                                                      std::vector<BlockRun> runs) override {
-    auto entry = std::make_shared<LeaseEntry>(lease, epoch, self_->arena, std::move(runs));
+                                                      std::vector<BlockRun> runs,
+                                                      transfer::DigestMode digest) override {
+    auto entry = std::make_shared<LeaseEntry>(lease, epoch, self_->arena, std::move(runs), digest);
     core_->post([self = self_, entry] {
       self->leases[entry->session.lease()] = entry;
       self->open_leases = self->leases.size();
@@ -459,7 +494,8 @@ class FakeTransport : public transfer::Transport {
   }
 
   Result<std::unique_ptr<transfer::LeaseSender>> begin(std::shared_ptr<transfer::Peer> peer,
-                                                       const KvGrant& grant) override {
+                                                       const KvGrant& grant,
+                                                       transfer::DigestMode digest) override {
     BATON_ASSIGN(const bool converts, transfer::needs_conversion(self_->arena.layout, grant));
     const KvLayout& layout = converts ? grant.layout : self_->arena.layout;
     const transfer::PlanLimits limits{layout.block_bytes(), kMaxMessage, 0, 1};
@@ -468,6 +504,7 @@ class FakeTransport : public transfer::Transport {
             grant, self_->arena.layout.layers, limits, self_->options.window_bytes),
         dynamic_cast<FakePeer&>(*peer).link(),
         converts ? std::make_shared<transfer::Staging>(self_->arena, grant) : nullptr};
+    send.entry->session.use_digest(digest, self_->arena);
     core_->post([core = core_, self = self_, send] {
       self->sends.push_back(send);
       if (!send.link->is_up) {
@@ -485,6 +522,7 @@ class FakeTransport : public transfer::Transport {
     stats.messages_received = self_->messages;
     stats.messages_dropped = self_->dropped;
     stats.sends_failed = self_->failures;
+    stats.digest_mismatches = self_->mismatches;
     stats.loop_count = self_->loops;
     stats.open_leases = self_->open_leases;
     stats.open_sends = self_->open_sends;

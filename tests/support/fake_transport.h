@@ -26,6 +26,11 @@ enum class FakeFate {
   Late,       // the sender believes it arrived; it lands at release_late()
   Stall,      // neither arrives nor completes until release_stalled()
   Fail,       // the sender's operation fails as if the peer had died
+  // It arrives, all of its length, but not as it was sent:
+  Flip,    // one bit is another
+  Swap,    // its first two blocks have changed places; two are needed
+  Tear,    // half of its last block was not written
+  Replay,  // the bytes of the message before, which had the same length
 };
 
 struct FakeMessage {

@@ -62,7 +62,8 @@ MiniNode::MiniNode(ManualExecutor& executor,
                    .control_address = ""},
       .metrics = metrics_,
       .log = log_,
-      .random = seeded_random(incarnation)};
+      .random = seeded_random(incarnation),
+      .digest = transfer::DigestMode::All};
   if (role == "decode") {
     role_ = std::make_unique<decode_node::DecodeNode>(std::move(deps));
   } else {

@@ -119,8 +119,9 @@ bool UcxReceiver::arm() {
 
 std::shared_ptr<LeaseEntry> UcxReceiver::open(LeaseId lease,
                                               Epoch epoch,
-                                              std::vector<BlockRun> runs) {
-  auto entry = std::make_shared<LeaseEntry>(lease, epoch, arena_, std::move(runs));
+                                              std::vector<BlockRun> runs,
+                                              DigestMode digest) {
+  auto entry = std::make_shared<LeaseEntry>(lease, epoch, arena_, std::move(runs), digest);
   const std::lock_guard lock(mutex_);
   const bool is_new = leases_.emplace(lease, entry).second;
   BATON_CHECK(is_new, "a lease id is drawn once");

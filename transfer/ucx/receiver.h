@@ -38,6 +38,7 @@ class UcxReceiver {
     std::atomic<std::uint64_t> bytes = 0;
     std::atomic<std::uint64_t> messages = 0;
     std::atomic<std::uint64_t> failed = 0;
+    std::atomic<std::uint64_t> mismatches = 0;
     std::array<std::atomic<std::uint64_t>, kDropReasons> dropped{};
   };
 
@@ -62,7 +63,10 @@ class UcxReceiver {
   void add(const std::shared_ptr<InletState>& inlet);
   void remove(const std::shared_ptr<InletState>& inlet);
 
-  std::shared_ptr<LeaseEntry> open(LeaseId lease, Epoch epoch, std::vector<BlockRun> runs);
+  std::shared_ptr<LeaseEntry> open(LeaseId lease,
+                                   Epoch epoch,
+                                   std::vector<BlockRun> runs,
+                                   DigestMode digest);
   // Messages for it count as UnknownLease from now on.
   void close(LeaseId lease);
   // Revokes every lease and closes every inlet; later ones are refused.
@@ -76,6 +80,7 @@ class UcxReceiver {
   std::size_t open_leases() const;
   bool is_receiving() const { return !active_.empty(); }
   const Counters& counters() const { return counters_; }
+  void count_mismatch() { counters_.mismatches.fetch_add(1, std::memory_order_relaxed); }
 
  private:
   struct Op;

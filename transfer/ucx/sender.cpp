@@ -157,8 +157,9 @@ void UcxSender::transmit(const std::shared_ptr<Send>& send, const Piece& piece) 
     std::size_t at = 0;
     for (const Segment& segment : piece.segments) {
       const std::size_t bytes = segment.count * send->staging->layout().block_bytes();
-      send->staging->gather(
-          piece.layer, segment.source.value, segment.count, {op.staged.data() + at, bytes});
+      const std::span out{op.staged.data() + at, bytes};
+      send->staging->gather(piece.layer, segment.source.value, segment.count, out);
+      send->entry.session.gathered(piece.layer, segment.source.value, out);
       at += bytes;
     }
     params.datatype = ucp_dt_make_contig(1);

@@ -142,10 +142,16 @@ class UcxLeaseReceiver : public LeaseReceiver {
   UcxLeaseReceiver(const UcxLeaseReceiver&) = delete;
   UcxLeaseReceiver& operator=(const UcxLeaseReceiver&) = delete;
 
-  void expect(std::uint64_t bytes, std::function<void(Result<Done>)> complete) override {
-    core_->reactor->post([entry = entry_, bytes, complete = std::move(complete)]() mutable {
-      entry->expect(bytes, std::move(complete));
-    });
+  void expect(const Sent& sent, std::function<void(Result<Done>)> complete) override {
+    core_->reactor->post(
+        [core = core_.get(), entry = entry_, sent, complete = std::move(complete)]() mutable {
+          entry->expect(sent, [core, complete = std::move(complete)](Result<Done> done) {
+            if (!done && done.error().code == ErrorCode::ChecksumMismatch) {
+              core->receiver->count_mismatch();
+            }
+            complete(std::move(done));
+          });
+        });
   }
 
   void revoke(std::function<void()> fenced) override {
@@ -194,7 +200,7 @@ class UcxLeaseSender : public LeaseSender {
       entry.session.add_converted(layer, first, count);
     });
   }
-  void finish(std::function<void(Result<std::uint64_t>)> flushed) override {
+  void finish(std::function<void(Result<Sent>)> flushed) override {
     run([flushed = std::move(flushed)](SendEntry& entry) mutable {
       entry.finish(std::move(flushed));
     });
@@ -235,9 +241,10 @@ class UcxTransport : public Transport {
 
   std::unique_ptr<LeaseReceiver> open_lease(LeaseId lease,
                                             Epoch epoch,
-                                            std::vector<BlockRun> runs) override {
-    return std::make_unique<UcxLeaseReceiver>(core_,
-                                              core_->receiver->open(lease, epoch, std::move(runs)));
+                                            std::vector<BlockRun> runs,
+                                            DigestMode digest) override {
+    return std::make_unique<UcxLeaseReceiver>(
+        core_, core_->receiver->open(lease, epoch, std::move(runs), digest));
   }
 
   Result<std::shared_ptr<Peer>> connect(std::span<const std::byte> inlet_address,
@@ -252,7 +259,8 @@ class UcxTransport : public Transport {
   }
 
   Result<std::unique_ptr<LeaseSender>> begin(std::shared_ptr<Peer> peer,
-                                             const KvGrant& grant) override {
+                                             const KvGrant& grant,
+                                             DigestMode digest) override {
     const auto* own = dynamic_cast<const UcxPeer*>(peer.get());
     BATON_CHECK(own != nullptr && own->core() == core_.get(), "the peer is of this transport");
     BATON_ASSIGN(const bool converts, needs_conversion(core_->arena.layout, grant));
@@ -260,6 +268,7 @@ class UcxTransport : public Transport {
     const PlanLimits limits{layout.block_bytes(), kMaxMessage, 0, kMaxRuns};
     auto send = std::make_shared<Send>(
         grant, core_->arena.layout.layers, limits, core_->options.window_bytes);
+    send->entry.session.use_digest(digest, core_->arena);
     send->link = own->link();
     if (converts) {
       send->staging = std::make_unique<Staging>(core_->arena, grant);
@@ -290,6 +299,7 @@ TransportStats UcxTransport::stats() const {
   }
   stats.sends_failed = sent.failed;
   stats.receives_failed = received.failed;
+  stats.digest_mismatches = received.mismatches;
   stats.loop_count = core_->reactor->loops();
   stats.open_leases = core_->receiver->open_leases();
   stats.open_sends = sent.open;

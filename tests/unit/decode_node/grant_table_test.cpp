@@ -21,13 +21,13 @@ class HandReceiver final : public transfer::LeaseReceiver {
   struct Calls {
     std::function<void(Result<Done>)> complete;
     std::function<void()> fenced;
-    std::uint64_t expected = 0;
+    transfer::Sent expected;
     bool is_dropped = false;
   };
   explicit HandReceiver(Calls& calls) : calls_(calls) {}
   ~HandReceiver() override { calls_.is_dropped = true; }
-  void expect(std::uint64_t bytes, std::function<void(Result<Done>)> complete) override {
-    calls_.expected = bytes;
+  void expect(const transfer::Sent& sent, std::function<void(Result<Done>)> complete) override {
+    calls_.expected = sent;
     calls_.complete = std::move(complete);
   }
   void revoke(std::function<void()> fenced) override { calls_.fenced = std::move(fenced); }
@@ -44,7 +44,9 @@ class HandTransport final : public transfer::Transport {
   }
   std::unique_ptr<transfer::LeaseReceiver> open_lease(LeaseId,
                                                       Epoch,
-                                                      std::vector<BlockRun> runs) override {
+                                                      std::vector<BlockRun> runs,
+                                                      transfer::DigestMode digest) override {
+    last_digest = digest;
     last_runs = std::move(runs);
     calls.push_back(std::make_unique<HandReceiver::Calls>());
     return std::make_unique<HandReceiver>(*calls.back());
@@ -54,7 +56,8 @@ class HandTransport final : public transfer::Transport {
     return fail(ErrorCode::Internal, "not here");
   }
   Result<std::unique_ptr<transfer::LeaseSender>> begin(std::shared_ptr<transfer::Peer>,
-                                                       const KvGrant&) override {
+                                                       const KvGrant&,
+                                                       transfer::DigestMode) override {
     return fail(ErrorCode::Internal, "not here");
   }
   transfer::TransportStats stats() const override { return {}; }
@@ -62,6 +65,7 @@ class HandTransport final : public transfer::Transport {
 
   std::vector<std::unique_ptr<HandReceiver::Calls>> calls;
   std::vector<BlockRun> last_runs;
+  transfer::DigestMode last_digest = transfer::DigestMode::Off;
 };
 
 class GrantTableTest : public ::testing::Test {
@@ -76,7 +80,7 @@ class GrantTableTest : public ::testing::Test {
         transport_,
         *kv_,
         seeded_random(1),
-        GrantOptions{.node = "d0", .vocab_size = 100},
+        GrantOptions{.node = "d0", .vocab_size = 100, .digest = transfer::DigestMode::Sample},
         GrantHandlers{
             .on_verified =
                 [this](std::unique_ptr<Grant> grant) { verified_.push_back(std::move(grant)); },
@@ -157,7 +161,7 @@ TEST_F(GrantTableTest, OnlyThePromptsBlocksMayBeWritten) {
 TEST_F(GrantTableTest, EarlyCommitWaitsForBytesAndFence) {
   const KvGrant promise = grant(40);
   ASSERT_TRUE(table_->commit(kWriter, commit_of(promise)));
-  EXPECT_EQ(transport_.calls[0]->expected, 3 * kLayout.block_bytes_all_layers());
+  EXPECT_EQ(transport_.calls[0]->expected.bytes, 3 * kLayout.block_bytes_all_layers());
   executor_.run_until_idle();
   EXPECT_TRUE(verified_.empty());
   transport_.calls[0]->complete(transfer::LeaseReceiver::Done{.bytes = 5, .transport = "shm"});
@@ -170,6 +174,27 @@ TEST_F(GrantTableTest, EarlyCommitWaitsForBytesAndFence) {
   EXPECT_EQ(verified_[0]->committed.first_token, 1);
   verified_.clear();
   EXPECT_EQ(kv_->pool().free(), 16U);
+}
+
+TEST_F(GrantTableTest, TheCommitsDigestReachesTheTransport) {
+  const KvGrant promise = grant(40);
+  EXPECT_EQ(transport_.last_digest, transfer::DigestMode::Sample);
+  wire::Commit commit = commit_of(promise);
+  commit.set_digest_mode(2);
+  commit.set_digest(99);
+  ASSERT_TRUE(table_->commit(kWriter, commit));
+  EXPECT_EQ(transport_.calls[0]->expected.digest_mode, transfer::DigestMode::All);
+  EXPECT_EQ(transport_.calls[0]->expected.digest, 99U);
+  const KvGrant second = grant(40);
+  commit = commit_of(second);
+  commit.set_digest_mode(3);
+  const Status refused = table_->commit(kWriter, commit);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::ProtocolError);
+  table_->client_lost(kClient);
+  transport_.calls[0]->fenced();
+  transport_.calls[1]->fenced();
+  executor_.run_until_idle();
 }
 
 TEST_F(GrantTableTest, RevokedBlocksAreNotHandedOutBeforeTheFence) {

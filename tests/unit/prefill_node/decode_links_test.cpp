@@ -113,6 +113,7 @@ class DecodeLinksTest : public ::testing::Test {
         kLayout,
         grant,
         blocks,
+        transfer::DigestMode::All,
         KvSender::Handlers{
             .on_committed = [this](std::uint64_t bytes) { committed_.push_back(bytes); },
             .on_failed = [this](const Error& why) { failed_.push_back(why); }});

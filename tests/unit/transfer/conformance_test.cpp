@@ -6,6 +6,7 @@
 namespace baton::testing {
 namespace {
 
+using transfer::DigestMode;
 using transfer::LeaseReceiver;
 
 class Conformance : public ::testing::TestWithParam<std::string> {
@@ -67,18 +68,20 @@ TEST_P(Conformance, BytesLandWhereGrantedAndNowhereElse) {
   start();
   const LeaseId lease = random_lease();
   const std::vector<BlockRun> runs{{BlockId{10}, 3}, {BlockId{40}, 2}};
-  auto landing = receiver_->open_lease(lease, Epoch{1}, runs);
+  auto landing = receiver_->open_lease(lease, Epoch{1}, runs, DigestMode::All);
   auto sending =
-      sender_->begin(peer_, make_grant(lease, Epoch{1}, source_->view().layout, runs)).value();
+      sender_
+          ->begin(peer_, make_grant(lease, Epoch{1}, source_->view().layout, runs), DigestMode::All)
+          .value();
   const auto blocks = ids({5, 6, 20, 21, 63});
   for (std::uint32_t layer = 0; layer < layers(); ++layer) {
     sending->send_layer(layer, 0, blocks);
   }
-  Promised<Result<std::uint64_t>> flushed;
+  Promised<Result<transfer::Sent>> flushed;
   sending->finish(flushed.setter());
   const auto sent = flushed.wait();
   ASSERT_TRUE(sent && sent->has_value());
-  EXPECT_EQ(**sent, bytes_of(5));
+  EXPECT_EQ((*sent)->bytes, bytes_of(5));
   Promised<Result<LeaseReceiver::Done>> complete;
   landing->expect(**sent, complete.setter());
   const auto done = complete.wait();
@@ -104,7 +107,7 @@ TEST_P(Conformance, ExpectBeforeTheBytesWaitsForThem) {
   const std::vector<BlockRun> runs{{BlockId{0}, 4}};
   auto landing = receiver_->open_lease(lease, Epoch{1}, runs);
   Promised<Result<LeaseReceiver::Done>> complete;
-  landing->expect(bytes_of(4), complete.setter());
+  landing->expect({.bytes = bytes_of(4)}, complete.setter());
   auto sending =
       sender_->begin(peer_, make_grant(lease, Epoch{1}, source_->view().layout, runs)).value();
   for (std::uint32_t layer = layers(); layer-- > 0;) {  // layers in reverse, halves swapped
@@ -130,15 +133,18 @@ TEST_P(Conformance, LargeMessagesInterleavedOverManyLeasesWithASmallWindow) {
     std::unique_ptr<LeaseReceiver> landing;
     std::unique_ptr<transfer::LeaseSender> sending;
     Promised<Result<LeaseReceiver::Done>> complete;
-    Promised<Result<std::uint64_t>> flushed;
+    Promised<Result<transfer::Sent>> flushed;
   };
   std::vector<One> all(kLeases);
   for (std::size_t i = 0; i < kLeases; ++i) {
     const LeaseId lease = random_lease();
     const std::vector<BlockRun> runs{{BlockId{static_cast<std::uint32_t>(16 * i)}, 16}};
-    all[i].landing = receiver_->open_lease(lease, Epoch{3}, runs);
+    all[i].landing = receiver_->open_lease(lease, Epoch{3}, runs, DigestMode::All);
     all[i].sending =
-        sender_->begin(peer_, make_grant(lease, Epoch{3}, source_->view().layout, runs)).value();
+        sender_
+            ->begin(
+                peer_, make_grant(lease, Epoch{3}, source_->view().layout, runs), DigestMode::All)
+            .value();
   }
   for (std::uint32_t layer = 0; layer < layers(); ++layer) {
     for (std::size_t i = 0; i < kLeases; ++i) {
@@ -195,7 +201,7 @@ TEST_P(Conformance, ManySmallScatteredBlocks) {
   sending->send_layer(0, 0, blocks);
   sending->send_layer(1, 0, blocks);
   Promised<Result<LeaseReceiver::Done>> complete;
-  landing->expect(bytes_of(512), complete.setter());
+  landing->expect({.bytes = bytes_of(512)}, complete.setter());
   const auto done = complete.wait();
   ASSERT_TRUE(done && done->has_value());
   for (std::uint32_t layer = 0; layer < 2; ++layer) {
@@ -213,13 +219,13 @@ TEST_P(Conformance, NothingToSendCompletesAtOnce) {
   auto sending =
       sender_->begin(peer_, make_grant(lease, Epoch{1}, source_->view().layout, {})).value();
   sending->send_layer(0, 0, {});
-  Promised<Result<std::uint64_t>> flushed;
+  Promised<Result<transfer::Sent>> flushed;
   sending->finish(flushed.setter());
   const auto sent = flushed.wait();
   ASSERT_TRUE(sent && sent->has_value());
-  EXPECT_EQ(**sent, 0U);
+  EXPECT_EQ((*sent)->bytes, 0U);
   Promised<Result<LeaseReceiver::Done>> complete;
-  landing->expect(0, complete.setter());
+  landing->expect({.bytes = 0}, complete.setter());
   const auto done = complete.wait();
   ASSERT_TRUE(done && done->has_value());
   EXPECT_EQ((*done)->transport, "none");
@@ -247,7 +253,7 @@ TEST_P(Conformance, AfterRevokeNoByteLands) {
   for (std::uint32_t layer = 4; layer < 8; ++layer) {
     sending->send_layer(layer, 0, blocks);
   }
-  Promised<Result<std::uint64_t>> flushed;
+  Promised<Result<transfer::Sent>> flushed;
   sending->finish(flushed.setter());
   ASSERT_TRUE(flushed.wait());
   ASSERT_TRUE(eventually([&] { return receiver_->stats().messages_dropped > 0; }));
@@ -261,7 +267,7 @@ TEST_P(Conformance, AfterRevokeNoByteLands) {
     resend->send_layer(layer, 0, ids({9}));
   }
   Promised<Result<LeaseReceiver::Done>> complete;
-  second->expect(bytes_of(1), complete.setter());
+  second->expect({.bytes = bytes_of(1)}, complete.setter());
   const auto done = complete.wait();
   ASSERT_TRUE(done && done->has_value());
   expect_untouched_but(ids({63}));
@@ -272,7 +278,7 @@ TEST_P(Conformance, RevokeFailsAPendingExpect) {
   const LeaseId lease = random_lease();
   auto landing = receiver_->open_lease(lease, Epoch{1}, {{BlockId{0}, 1}});
   Promised<Result<LeaseReceiver::Done>> complete;
-  landing->expect(bytes_of(1), complete.setter());
+  landing->expect({.bytes = bytes_of(1)}, complete.setter());
   Done fenced;
   landing->revoke(fenced.setter());
   ASSERT_TRUE(fenced.wait());
@@ -289,12 +295,12 @@ TEST_P(Conformance, ACommitThatCannotBeIsRefused) {
   start();
   auto landing = receiver_->open_lease(random_lease(), Epoch{1}, {{BlockId{0}, 1}});
   Promised<Result<LeaseReceiver::Done>> complete;
-  landing->expect(bytes_of(1) + 1, complete.setter());
+  landing->expect({.bytes = bytes_of(1) + 1}, complete.setter());
   const auto done = complete.wait();
   ASSERT_TRUE(done && !done->has_value());
   EXPECT_EQ(done->error().code, ErrorCode::ProtocolError);
   Promised<Result<LeaseReceiver::Done>> repeated;
-  landing->expect(bytes_of(1), repeated.setter());
+  landing->expect({.bytes = bytes_of(1)}, repeated.setter());
   const auto second = repeated.wait();
   ASSERT_TRUE(second && !second->has_value());
   EXPECT_EQ(second->error().code, ErrorCode::ProtocolError);
@@ -314,7 +320,7 @@ TEST_P(Conformance, AbortDrainsAndQuiesces) {
   for (std::uint32_t layer = 0; layer < layers(); ++layer) {
     sending->send_layer(layer, 0, blocks);
   }
-  Promised<Result<std::uint64_t>> flushed;
+  Promised<Result<transfer::Sent>> flushed;
   sending->finish(flushed.setter());
   Done quiesced;
   sending->abort(quiesced.setter());
@@ -351,7 +357,7 @@ TEST_P(Conformance, BlocksOutsideTheGrantFailTheSend) {
   auto sending =
       sender_->begin(peer_, make_grant(lease, Epoch{1}, source_->view().layout, runs)).value();
   sending->send_layer(0, 1, ids({4, 5}));
-  Promised<Result<std::uint64_t>> flushed;
+  Promised<Result<transfer::Sent>> flushed;
   sending->finish(flushed.setter());
   const auto sent = flushed.wait();
   ASSERT_TRUE(sent && !sent->has_value());
@@ -380,7 +386,7 @@ TEST_P(Conformance, TheSameBlockTwiceIsDroppedAndCountedOnce) {
   }
   ASSERT_TRUE(eventually([&] { return receiver_->stats().messages_dropped == layers(); }));
   Promised<Result<LeaseReceiver::Done>> complete;
-  landing->expect(bytes_of(2), complete.setter());
+  landing->expect({.bytes = bytes_of(2)}, complete.setter());
   const auto done = complete.wait();
   ASSERT_TRUE(done && done->has_value());
   EXPECT_EQ((*done)->bytes, bytes_of(2));
@@ -417,7 +423,7 @@ TEST_P(Conformance, AStoppedReceiverIsSeenAndANewOneServes) {
     sending->send_layer(layer, 0, ids({0, 1}));
   }
   Promised<Result<LeaseReceiver::Done>> complete;
-  landing->expect(bytes_of(2), complete.setter());
+  landing->expect({.bytes = bytes_of(2)}, complete.setter());
   const auto done = complete.wait();
   ASSERT_TRUE(done && done->has_value());
 }
@@ -430,10 +436,10 @@ TEST_P(Conformance, StopEndsWhatIsOpen) {
   auto sending =
       sender_->begin(peer_, make_grant(lease, Epoch{1}, source_->view().layout, runs)).value();
   Promised<Result<LeaseReceiver::Done>> complete;
-  landing->expect(bytes_of(2), complete.setter());
+  landing->expect({.bytes = bytes_of(2)}, complete.setter());
   sender_->stop();
   receiver_->stop();
-  Promised<Result<std::uint64_t>> flushed;
+  Promised<Result<transfer::Sent>> flushed;
   sending->finish(flushed.setter());
   const auto sent = flushed.wait();
   ASSERT_TRUE(sent && !sent->has_value());
@@ -457,8 +463,8 @@ TEST_P(Conformance, AThousandTinyTransfersLeaveNothing) {
       sending->send_layer(layer, 0, ids({3}));
     }
     Promised<Result<LeaseReceiver::Done>> complete;
-    Promised<Result<std::uint64_t>> flushed;
-    landing->expect(bytes_of(1), complete.setter());
+    Promised<Result<transfer::Sent>> flushed;
+    landing->expect({.bytes = bytes_of(1)}, complete.setter());
     sending->finish(flushed.setter());
     const auto done = complete.wait();
     ASSERT_TRUE(done && done->has_value());

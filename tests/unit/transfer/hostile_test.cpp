@@ -183,7 +183,7 @@ TEST_P(Hostile, ALeaseThatIsOverTakesNothing) {
 
 TEST_P(Hostile, ACompleteLeaseTakesNothingMore) {
   Promised<Result<transfer::LeaseReceiver::Done>> complete;
-  lease_->expect(0, complete.setter());
+  lease_->expect({.bytes = 0}, complete.setter());
   ASSERT_TRUE(complete.wait());
   send(valid(), 2 * layout_.block_bytes());
   expect_all_dropped("ended");

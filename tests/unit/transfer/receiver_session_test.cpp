@@ -41,7 +41,7 @@ TEST(ReceiverSession, CompleteOnceAllHasLanded) {
   auto s = session();
   const auto first = header(0, {{BlockId{10}, 7}, {BlockId{40}, 2}});
   ASSERT_EQ(s.admit(first, 9 * kBlock), DropReason::None);
-  s.expect(18 * kBlock);
+  s.expect({.bytes = 18 * kBlock});
   s.landed(first);
   EXPECT_EQ(s.state(), ReceiverState::Open);
   const auto second = header(1, {{BlockId{40}, 2}, {BlockId{10}, 7}});
@@ -102,13 +102,13 @@ TEST(ReceiverSession, RevokedIsFencedOnlyAfterTheLastReceive) {
 
 TEST(ReceiverSession, ACommitOfTooMuchOrTooLittleFails) {
   auto too_much = session();
-  too_much.expect(18 * kBlock + 1);
+  too_much.expect({.bytes = 18 * kBlock + 1});
   EXPECT_EQ(too_much.state(), ReceiverState::Failed);
   auto too_little = session();
   const auto h = header(0, {{BlockId{10}, 2}});
   ASSERT_EQ(too_little.admit(h, 2 * kBlock), DropReason::None);
   too_little.landed(h);
-  too_little.expect(kBlock);
+  too_little.expect({.bytes = kBlock});
   EXPECT_EQ(too_little.state(), ReceiverState::Failed);
   EXPECT_EQ(too_little.error()->code, ErrorCode::ProtocolError);
 }
@@ -120,7 +120,7 @@ TEST(ReceiverSession, MoreUnderWayThanCommittedFailsWhenItLands) {
   ASSERT_EQ(s.admit(h, kBlock), DropReason::None);
   ASSERT_EQ(s.admit(extra, kBlock), DropReason::None);
   s.landed(h);
-  s.expect(kBlock);
+  s.expect({.bytes = kBlock});
   EXPECT_EQ(s.state(), ReceiverState::Open);
   s.landed(extra);
   EXPECT_EQ(s.state(), ReceiverState::Failed);
@@ -129,7 +129,7 @@ TEST(ReceiverSession, MoreUnderWayThanCommittedFailsWhenItLands) {
 TEST(ReceiverSession, AnEmptyLeaseCompletesWithNothing) {
   ReceiverSession s(kLease, Epoch{1}, arena(), {});
   EXPECT_EQ(s.admit(header(0, {{BlockId{0}, 1}}), kBlock), DropReason::OutOfRange);
-  s.expect(0);
+  s.expect({.bytes = 0});
   EXPECT_EQ(s.state(), ReceiverState::Complete);
 }
 

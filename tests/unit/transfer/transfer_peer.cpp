@@ -82,7 +82,7 @@ int main(int argc, char** argv) {
     if (verb == "expect") {
       std::uint64_t bytes = 0;
       words >> bytes;
-      lease->expect(bytes, [](Result<transfer::LeaseReceiver::Done> done) {
+      lease->expect({.bytes = bytes}, [](Result<transfer::LeaseReceiver::Done> done) {
         say(done ? fmt::format("landed {:x} {}", done->bytes, done->transport)
                  : fmt::format("failed {}", to_string(done.error().code)));
       });
@@ -122,8 +122,8 @@ int main(int argc, char** argv) {
       for (std::uint32_t layer = 0; layer < arena.view().layout.layers; ++layer) {
         sender->send_layer(layer, 0, blocks);
       }
-      sender->finish([](Result<std::uint64_t> sent) {
-        say(sent ? fmt::format("flushed {:x}", *sent)
+      sender->finish([](Result<transfer::Sent> sent) {
+        say(sent ? fmt::format("flushed {:x}", sent->bytes)
                  : fmt::format("failed {}", to_string(sent.error().code)));
       });
     }
