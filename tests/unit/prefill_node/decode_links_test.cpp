@@ -112,7 +112,7 @@ class DecodeLinksTest : public ::testing::Test {
         *links_,
         kLayout,
         grant,
-        blocks,
+        blocks * kLayout.block_tokens,
         transfer::DigestMode::All,
         KvSender::Handlers{
             .on_committed = [this](std::uint64_t bytes) { committed_.push_back(bytes); },
@@ -152,11 +152,11 @@ TEST_F(DecodeLinksTest, BlocksComputedBeforeTheLinkIsUpFollow) {
   auto kv = sender(promise, 2);
   kv->start();
   const std::vector<BlockId> table{BlockId{0}, BlockId{5}};
-  EXPECT_FALSE(kv->plan_step(table, 2));  // no link yet
+  EXPECT_FALSE(kv->plan_step(table, 2 * kLayout.block_tokens));  // no link yet
   for (std::size_t i = 0; i < source_memory_.size(); ++i) {
     source_memory_[i] = static_cast<std::byte>(i * 31 + i / 251);
   }
-  kv->blocks_complete(table, 2);
+  kv->computed(table, 2 * kLayout.block_tokens);
   kv->commit({.first_token = 9, .token_count = 20});
   executor_.run_until_idle();
   ASSERT_EQ(committed_.size(), 1U);
@@ -183,21 +183,21 @@ TEST_F(DecodeLinksTest, EachBlockIsSentOnceLayerByLayer) {
   kv->start();
   executor_.run_until_idle();
   const std::vector<BlockId> table{BlockId{0}, BlockId{1}, BlockId{4}};
-  auto first = kv->plan_step(table, 2);
+  auto first = kv->plan_step(table, 2 * kLayout.block_tokens);
   ASSERT_TRUE(first);
   EXPECT_EQ(first->blocks.size(), 2U);
   for (std::uint32_t layer = 0; layer < kLayout.layers; ++layer) {
     first->post(layer);
   }
-  kv->blocks_complete(table, 2);
-  auto second = kv->plan_step(table, 3);
+  kv->computed(table, 2 * kLayout.block_tokens);
+  auto second = kv->plan_step(table, 3 * kLayout.block_tokens);
   ASSERT_TRUE(second);
   EXPECT_EQ(second->first, 2U);
   EXPECT_EQ(second->blocks, std::vector<BlockId>{BlockId{4}});
   for (std::uint32_t layer = 0; layer < kLayout.layers; ++layer) {
     second->post(layer);
   }
-  kv->blocks_complete(table, 3);
+  kv->computed(table, 3 * kLayout.block_tokens);
   kv->commit({.token_count = 40});
   executor_.run_until_idle();
   EXPECT_EQ(committed_, std::vector<std::uint64_t>{3 * kLayout.block_bytes_all_layers()});
@@ -278,7 +278,7 @@ TEST_F(DecodeLinksTest, ASilentDecodeNodeKeepsNoBlocks) {
   kv->start();
   executor_.run_until_idle();
   data_.set_hook([](const testing::FakeMessage&) { return testing::FakeFate::Stall; });
-  kv->blocks_complete(std::vector<BlockId>{BlockId{0}}, 1);
+  kv->computed(std::vector<BlockId>{BlockId{0}}, 1 * kLayout.block_tokens);
   kv->commit({});
   executor_.run_until_idle();
   answers_heartbeats_ = false;
