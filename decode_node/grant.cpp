@@ -1,21 +1,22 @@
 #include "decode_node/grant.h"
 
-#include <algorithm>
 #include <array>
-#include <utility>
 
 namespace baton::decode_node {
 
-bool may_follow(GrantState from, GrantState to) {
+std::optional<GrantState> next_state(GrantState state, GrantEvent event) {
   using enum GrantState;
-  constexpr std::array<std::pair<GrantState, GrantState>, 7> kEdges{{{Granted, Landing},
-                                                                     {Granted, Quarantined},
-                                                                     {Landing, Fencing},
-                                                                     {Landing, Quarantined},
-                                                                     {Fencing, Quarantined},
-                                                                     {Fencing, Ended},
-                                                                     {Quarantined, Ended}}};
-  return std::ranges::find(kEdges, std::pair{from, to}) != kEdges.end();
+  constexpr auto kStay = std::nullopt;
+  using Row = std::array<std::optional<GrantState>, kGrantEvents>;
+  constexpr std::array<Row, kGrantStates> kTable{{
+      // Commit  Landed    Revoke       Fenced
+      {Landing, kStay, Quarantined, kStay},  // Granted
+      {kStay, Fencing, Quarantined, kStay},  // Landing
+      {kStay, kStay, Quarantined, Ended},    // Fencing
+      {kStay, kStay, kStay, Ended},          // Quarantined
+      {kStay, kStay, kStay, kStay},          // Ended
+  }};
+  return kTable[static_cast<std::size_t>(state)][static_cast<std::size_t>(event)];
 }
 
 }  // namespace baton::decode_node

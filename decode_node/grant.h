@@ -6,13 +6,15 @@
 //      +------cancel, expiry, loss of either side---------+--> Quarantined --fenced--> (free
 //      blocks)
 //
-// The legal edges stand in one table, `may_follow`.
+// The transitions stand in one table, `next_state`.
 //
-// Thread: control strand. Failure: an illegal edge ends the process: it is our own fault.
+// Thread: control strand. Failure: an event that a state has no use for changes nothing.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "common/base/ids.h"
@@ -31,8 +33,18 @@ namespace baton::decode_node {
 using WriterId = StrongId<struct WriterIdTag, std::uint64_t>;
 
 enum class GrantState : std::uint8_t { Granted, Landing, Fencing, Quarantined, Ended };
+constexpr std::size_t kGrantStates = 5;
 
-bool may_follow(GrantState from, GrantState to);
+enum class GrantEvent : std::uint8_t {
+  Commit,  // a Commit that matches the grant
+  Landed,  // every byte is there, and they are those that were sent
+  Revoke,
+  Fenced,  // nothing can land any more
+};
+constexpr std::size_t kGrantEvents = 4;
+
+// nullopt: the event changes nothing in this state.
+std::optional<GrantState> next_state(GrantState state, GrantEvent event);
 
 // What the Commit said.
 struct Committed {

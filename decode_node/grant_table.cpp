@@ -145,9 +145,10 @@ Grant* GrantTable::find(LeaseId lease, Epoch epoch) {
   return found->second.get();
 }
 
-void GrantTable::move(Grant& grant, GrantState to) {
-  BATON_CHECK(may_follow(grant.state, to), "an illegal step of a grant");
-  grant.state = to;
+bool GrantTable::apply(Grant& grant, GrantEvent event) {
+  const auto next = next_state(grant.state, event);
+  grant.state = next.value_or(grant.state);
+  return next.has_value();
 }
 
 Status GrantTable::refuse(ErrorCode code, std::string why) {
@@ -192,7 +193,7 @@ Status GrantTable::commit(WriterId writer, const wire::Commit& commit) {
   if (grant == nullptr || grant->state == GrantState::Quarantined) {
     return refuse(ErrorCode::GrantRevoked, "the lease is unknown or has ended");
   }
-  if (grant->state != GrantState::Granted) {
+  if (!next_state(grant->state, GrantEvent::Commit)) {
     return refuse(ErrorCode::GrantRevoked, "the lease is committed already");
   }
   if (const Status status = check_commit(*grant, writer, commit); !status) {
@@ -204,7 +205,7 @@ Status GrantTable::commit(WriterId writer, const wire::Commit& commit) {
   }
   grant->writer = writer;
   grant->committed = {.first_token = commit.first_token(), .transfer_us = commit.transfer_us()};
-  move(*grant, GrantState::Landing);
+  apply(*grant, GrantEvent::Commit);
   if (grant->receiver == nullptr) {
     grant->landed.transport = "none";
     fence(*grant);
@@ -222,7 +223,7 @@ Status GrantTable::commit(WriterId writer, const wire::Commit& commit) {
 
 void GrantTable::landed(LeaseId lease, Epoch epoch, Result<transfer::LeaseReceiver::Done> done) {
   Grant* grant = find(lease, epoch);
-  if (grant == nullptr || grant->state != GrantState::Landing) {
+  if (grant == nullptr || !next_state(grant->state, GrantEvent::Landed)) {
     return;
   }
   if (!done) {
@@ -234,7 +235,7 @@ void GrantTable::landed(LeaseId lease, Epoch epoch, Result<transfer::LeaseReceiv
 }
 
 void GrantTable::fence(Grant& grant) {
-  move(grant, GrantState::Fencing);
+  apply(grant, GrantEvent::Landed);
   auto done = on_strand([this, lease = grant.lease, epoch = grant.epoch] { fenced(lease, epoch); });
   if (grant.receiver != nullptr) {
     grant.receiver->revoke(std::move(done));
@@ -245,7 +246,8 @@ void GrantTable::fence(Grant& grant) {
 
 void GrantTable::fenced(LeaseId lease, Epoch epoch) {
   const auto found = grants_.find(lease);
-  if (found == grants_.end() || found->second->epoch != epoch) {
+  if (found == grants_.end() || found->second->epoch != epoch ||
+      !next_state(found->second->state, GrantEvent::Fenced)) {
     return;
   }
   std::unique_ptr<Grant> grant = std::move(found->second);
@@ -253,7 +255,7 @@ void GrantTable::fenced(LeaseId lease, Epoch epoch) {
   grant->expiry.cancel();
   grant->receiver.reset();
   const bool is_whole = grant->state == GrantState::Fencing;
-  move(*grant, GrantState::Ended);
+  apply(*grant, GrantEvent::Fenced);
   if (is_whole) {
     ++stats_.verified;
     handlers_.on_verified(std::move(grant));
@@ -264,11 +266,10 @@ void GrantTable::fenced(LeaseId lease, Epoch epoch) {
 }
 
 void GrantTable::revoke(Grant& grant, const Error& why, bool tell_writer, bool tell_gateway) {
-  if (grant.state == GrantState::Quarantined) {
+  const bool fence_is_coming = grant.state == GrantState::Fencing;
+  if (!apply(grant, GrantEvent::Revoke)) {
     return;
   }
-  const bool fence_is_coming = grant.state == GrantState::Fencing;
-  move(grant, GrantState::Quarantined);
   ++stats_.revoked;
   grant.expiry.cancel();
   grant.prefix.reset();

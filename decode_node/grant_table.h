@@ -112,7 +112,8 @@ class GrantTable {
   Grant* find(LeaseId lease, Epoch epoch);
   Status check_commit(const Grant& grant, WriterId writer, const wire::Commit& commit) const;
   Status refuse(ErrorCode code, std::string why);
-  void move(Grant& grant, GrantState to);
+  // False: the event changes nothing now.
+  static bool apply(Grant& grant, GrantEvent event);
   void arm(Grant& grant, std::chrono::milliseconds ttl);
   void landed(LeaseId lease, Epoch epoch, Result<transfer::LeaseReceiver::Done> done);
   void fence(Grant& grant);

@@ -67,20 +67,29 @@ void KvSender::start() {
                                .on_abort = [this](const Error& why) { fail(why); }});
 }
 
+bool KvSender::apply(SendEvent event) {
+  const auto next = next_state(state_, event);
+  state_ = next.value_or(state_);
+  return next.has_value();
+}
+
+transfer::DigestMode KvSender::digest_mode() const {
+  return user_ ? transfer::stricter(digest_, links_.digest(*user_)) : digest_;
+}
+
 void KvSender::on_up() {
-  if (state_ != SendState::Connecting) {
+  if (!next_state(state_, SendEvent::Up)) {
     return;
   }
   if (total_blocks_ > grant_.prefix_blocks) {
-    auto sender = transport_.begin(
-        links_.peer(*user_), grant_, transfer::stricter(digest_, links_.digest(*user_)));
+    auto sender = transport_.begin(links_.peer(*user_), grant_, digest_mode());
     if (!sender) {
       fail(sender.error());
       return;
     }
     sender_ = std::move(*sender);
   }
-  state_ = SendState::Streaming;
+  apply(SendEvent::Up);
   send_pending();
   if (facts_) {
     flush();
@@ -88,7 +97,7 @@ void KvSender::on_up() {
 }
 
 void KvSender::fail(const Error& why) {
-  if (has_failed_ || state_ == SendState::Aborting || state_ == SendState::Done) {
+  if (has_failed_ || !next_state(state_, SendEvent::Abort)) {
     return;
   }
   has_failed_ = true;
@@ -149,17 +158,18 @@ std::optional<LayerSend> KvSender::plan_step(std::span<const BlockId> table, std
 void KvSender::commit(const CommitFacts& facts) {
   facts_ = facts;
   commit_asked_ = executor_.now();
-  if (state_ == SendState::Streaming) {
-    flush();
-  }
+  flush();
 }
 
 void KvSender::flush() {
+  if (!apply(SendEvent::Flush)) {
+    return;  // on_up comes back to it
+  }
+
   BATON_CHECK(std::max(num_sent_, grant_.prefix_blocks) >= total_blocks_,
               "a commit before every block was sent");
-  state_ = SendState::Flushing;
   if (sender_ == nullptr) {
-    send_commit({.digest_mode = transfer::stricter(digest_, links_.digest(*user_))});
+    send_commit({.digest_mode = digest_mode()});
     return;
   }
   sender_->finish([this, &executor = executor_, alive = std::weak_ptr<bool>(alive_)](
@@ -173,7 +183,7 @@ void KvSender::flush() {
 }
 
 void KvSender::flushed(Result<transfer::Sent> sent) {
-  if (state_ != SendState::Flushing) {
+  if (!next_state(state_, SendEvent::Commit)) {
     return;
   }
   if (!sent) {
@@ -188,7 +198,7 @@ void KvSender::send_commit(const transfer::Sent& sent) {
   if (channel == nullptr) {
     return;  // on_lost is on its way
   }
-  state_ = SendState::Committing;
+  apply(SendEvent::Commit);
   wire::Frame frame;
   wire::Commit& commit = *frame.mutable_commit();
   set_lease(commit, grant_.lease, grant_.epoch);
@@ -206,21 +216,21 @@ void KvSender::send_commit(const transfer::Sent& sent) {
                 kCommitTimeout,
                 [this, bytes = sent.bytes, alive = std::weak_ptr<bool>(alive_)](
                     const Result<wire::Frame>& answer) {
-                  if (alive.expired() || state_ != SendState::Committing) {
+                  if (alive.expired() || !next_state(state_, SendEvent::Accepted)) {
                     return;
                   }
                   if (!answer) {
                     fail(answer.error());
                     return;
                   }
-                  state_ = SendState::Done;
+                  apply(SendEvent::Accepted);
                   handlers_.on_committed(bytes);
                 });
 }
 
 void KvSender::abort(const std::string& reason, std::function<void()> done) {
-  BATON_CHECK(state_ != SendState::Aborting && state_ != SendState::Done, "aborted twice");
-  state_ = SendState::Aborting;
+  const bool is_first = apply(SendEvent::Abort);
+  BATON_CHECK(is_first, "aborted once, and not after its end");
   aborted_ = std::move(done);
   if (user_ && !links_.abort(*user_, reason)) {
     user_.reset();
@@ -239,10 +249,9 @@ void KvSender::abort(const std::string& reason, std::function<void()> done) {
 }
 
 void KvSender::quiesced() {
-  if (state_ != SendState::Aborting) {
+  if (!apply(SendEvent::Quiet)) {
     return;
   }
-  state_ = SendState::Done;
   if (Channel* channel = user_ ? links_.channel(*user_) : nullptr) {
     wire::Frame frame;
     set_lease(*frame.mutable_quiesced(), grant_.lease, grant_.epoch);

@@ -1,7 +1,5 @@
 // Brings one request's keys and values to the blocks that a decode node granted, and commits them.
-//
-//   Connecting -> Streaming -> Flushing -> Committing -> Done
-//        any of them -> Aborting -> Done
+// Its states stand in send_state.h.
 //
 // Blocks go out layer by layer while later layers are computed, when the link is up by then; what
 // was computed before it was up follows at once. Blocks below the grant's prefix_blocks are never
@@ -25,6 +23,7 @@
 #include "common/types/kv_grant.h"
 #include "common/types/kv_layout.h"
 #include "prefill_node/decode_links.h"
+#include "prefill_node/send_state.h"
 #include "transfer/transport.h"
 
 namespace baton::prefill_node {
@@ -46,15 +45,6 @@ struct CommitFacts {
   TokenId first_token = 0;
   std::uint32_t first_index = 0;
   std::uint32_t token_count = 0;
-};
-
-enum class SendState : std::uint8_t {
-  Connecting,
-  Streaming,
-  Flushing,
-  Committing,
-  Aborting,
-  Done,
 };
 
 class KvSender {
@@ -99,6 +89,9 @@ class KvSender {
   // tail block counts at the end.
   std::uint32_t complete_blocks(std::uint32_t tokens) const;
   LayerSend make_send(std::span<const BlockId> table, std::uint32_t tokens) const;
+  // False: the event changes nothing now.
+  bool apply(SendEvent event);
+  transfer::DigestMode digest_mode() const;
   void on_up();
   void fail(const Error& why);
   void send_pending();

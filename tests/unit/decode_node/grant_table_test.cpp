@@ -3,10 +3,11 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
+#include <array>
 
 #include "common/exec/manual_executor.h"
 #include "common/wire/convert.h"
+#include "tests/unit/decode_node/hand_transport.h"
 
 namespace baton::decode_node {
 namespace {
@@ -14,59 +15,6 @@ namespace {
 using std::chrono::milliseconds;
 
 const KvLayout kLayout{.layers = 2, .kv_heads = 1, .head_dim = 16, .block_tokens = 16};
-
-// Remembers what was asked of it; the test completes it by hand.
-class HandReceiver final : public transfer::LeaseReceiver {
- public:
-  struct Calls {
-    std::function<void(Result<Done>)> complete;
-    std::function<void()> fenced;
-    transfer::Sent expected;
-    bool is_dropped = false;
-  };
-  explicit HandReceiver(Calls& calls) : calls_(calls) {}
-  ~HandReceiver() override { calls_.is_dropped = true; }
-  void expect(const transfer::Sent& sent, std::function<void(Result<Done>)> complete) override {
-    calls_.expected = sent;
-    calls_.complete = std::move(complete);
-  }
-  void revoke(std::function<void()> fenced) override { calls_.fenced = std::move(fenced); }
-
- private:
-  Calls& calls_;
-};
-
-class HandTransport final : public transfer::Transport {
- public:
-  std::string ucx_version() const override { return "none"; }
-  Result<std::unique_ptr<transfer::Inlet>> open_inlet() override {
-    return fail(ErrorCode::Internal, "not here");
-  }
-  std::unique_ptr<transfer::LeaseReceiver> open_lease(LeaseId,
-                                                      Epoch,
-                                                      std::vector<BlockRun> runs,
-                                                      transfer::DigestMode digest) override {
-    last_digest = digest;
-    last_runs = std::move(runs);
-    calls.push_back(std::make_unique<HandReceiver::Calls>());
-    return std::make_unique<HandReceiver>(*calls.back());
-  }
-  Result<std::shared_ptr<transfer::Peer>> connect(std::span<const std::byte>,
-                                                  std::function<void(Error)>) override {
-    return fail(ErrorCode::Internal, "not here");
-  }
-  Result<std::unique_ptr<transfer::LeaseSender>> begin(std::shared_ptr<transfer::Peer>,
-                                                       const KvGrant&,
-                                                       transfer::DigestMode) override {
-    return fail(ErrorCode::Internal, "not here");
-  }
-  transfer::TransportStats stats() const override { return {}; }
-  void stop() override {}
-
-  std::vector<std::unique_ptr<HandReceiver::Calls>> calls;
-  std::vector<BlockRun> last_runs;
-  transfer::DigestMode last_digest = transfer::DigestMode::Off;
-};
 
 class GrantTableTest : public ::testing::Test {
  protected:
@@ -128,21 +76,24 @@ class GrantTableTest : public ::testing::Test {
   std::unique_ptr<GrantTable> table_;
 };
 
-TEST(GrantStates, OnlyTheDrawnEdgesAreLegal) {
-  using enum GrantState;
-  const std::vector<GrantState> all{Granted, Landing, Fencing, Quarantined, Ended};
-  const std::vector<std::pair<GrantState, GrantState>> legal{{Granted, Landing},
-                                                             {Granted, Quarantined},
-                                                             {Landing, Fencing},
-                                                             {Landing, Quarantined},
-                                                             {Fencing, Quarantined},
-                                                             {Fencing, Ended},
-                                                             {Quarantined, Ended}};
-  for (const GrantState from : all) {
-    for (const GrantState to : all) {
-      const bool is_legal = std::ranges::find(legal, std::pair{from, to}) != legal.end();
-      EXPECT_EQ(may_follow(from, to), is_legal)
-          << static_cast<int>(from) << " to " << static_cast<int>(to);
+TEST(GrantStates, EveryTransition) {
+  using S = GrantState;
+  constexpr auto kStay = std::nullopt;
+  struct Row {
+    S state;
+    std::array<std::optional<S>, kGrantEvents> after;  // Commit, Landed, Revoke, Fenced
+  };
+  const std::array<Row, kGrantStates> table{{
+      {S::Granted, {S::Landing, kStay, S::Quarantined, kStay}},
+      {S::Landing, {kStay, S::Fencing, S::Quarantined, kStay}},
+      {S::Fencing, {kStay, kStay, S::Quarantined, S::Ended}},
+      {S::Quarantined, {kStay, kStay, kStay, S::Ended}},
+      {S::Ended, {kStay, kStay, kStay, kStay}},
+  }};
+  for (const Row& row : table) {
+    for (std::size_t i = 0; i < kGrantEvents; ++i) {
+      EXPECT_EQ(next_state(row.state, static_cast<GrantEvent>(i)), row.after[i])
+          << static_cast<int>(row.state) << " event " << i;
     }
   }
 }
