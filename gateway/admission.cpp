@@ -30,12 +30,13 @@ void AdmissionQueue::leave(const std::string& model, const Ticket& ticket) {
   }
 }
 
-std::optional<RequestId> AdmissionQueue::head(const std::string& model) const {
+std::optional<RequestId> AdmissionQueue::head(const std::string& model, std::uint64_t after) const {
   const auto queue = waiting_.find(model);
   if (queue == waiting_.end()) {
     return std::nullopt;
   }
-  return queue->second.begin()->second.id;
+  const auto next = queue->second.upper_bound(after);
+  return next == queue->second.end() ? std::nullopt : std::optional(next->second.id);
 }
 
 std::vector<std::string> AdmissionQueue::models() const {

@@ -32,8 +32,8 @@ class AdmissionQueue {
   void reenter(const std::string& model, RequestId id, const Ticket& ticket);
   void leave(const std::string& model, const Ticket& ticket);
 
-  // The oldest request of a model.
-  std::optional<RequestId> head(const std::string& model) const;
+  // The oldest request of a model, or of those behind ticket number `after`.
+  std::optional<RequestId> head(const std::string& model, std::uint64_t after = 0) const;
   std::vector<std::string> models() const;
   std::vector<RequestId> all(const std::string& model) const;
   // Those whose time is over; they stay until they leave.

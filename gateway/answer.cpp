@@ -130,7 +130,6 @@ void Answer::flush_chunk() {
   visible_.clear();
   entries_.clear();
   token_ids_.clear();
-  sent_.store(true, std::memory_order_release);
   send(out);
 }
 
@@ -176,7 +175,6 @@ void Answer::take_end(AnswerEnd end) {
   writer_.close(out, choice(), finish, total, figures);
   writer_.usage(out, total);
   ResponseWriter::done(out);
-  sent_.store(true, std::memory_order_release);
   send(out);
   exchange_->finish();
 }

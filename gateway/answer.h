@@ -2,12 +2,11 @@
 // stream or the whole reply, and tells the tracker when the client leaves or a stop string ends the
 // answer.
 //
-// Owner: the tracker, as its sink, until the end. Thread: `on_tokens`, `on_end` and `is_unsent` on
-// the control strand; everything else on the exchange's I/O thread. Failure: errors before the
+// Owner: the tracker, as its sink, until the end. Thread: `on_tokens` and `on_end` on the
+// control strand; everything else on the exchange's I/O thread. Failure: errors before the
 // first byte become the HTTP status, later ones an event in the stream.
 #pragma once
 
-#include <atomic>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -55,7 +54,6 @@ class Answer final : public AnswerSink, public std::enable_shared_from_this<Answ
 
   void on_tokens(TokenEvent event) override;
   void on_end(AnswerEnd end) override;
-  bool is_unsent() const override { return !sent_.load(std::memory_order_acquire); }
 
   // From the delivery, on the I/O thread.
   void take(Item item);
@@ -81,7 +79,6 @@ class Answer final : public AnswerSink, public std::enable_shared_from_this<Answ
   const bool logprobs_;
   const bool return_token_ids_;
   Delivery& delivery_;
-  std::atomic<bool> sent_{false};  // tokens have been written to a stream
 
   ResponseWriter writer_;
   engine::Detokenizer detokenizer_;

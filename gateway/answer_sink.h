@@ -30,6 +30,7 @@ struct AnswerFigures {
   std::uint32_t max_batch = 0;
   std::uint32_t chunks = 0;
   std::uint32_t attempts = 0;
+  std::uint32_t failovers = 0;  // attempts that failed and were taken over by another
 };
 
 struct AnswerEnd {
@@ -44,8 +45,6 @@ class AnswerSink {
   // In order and without repeats; `finish` of the event is not the end, `on_end` is.
   virtual void on_tokens(TokenEvent event) = 0;
   virtual void on_end(AnswerEnd end) = 0;
-  // True while nothing has reached the client, so that another attempt would go unnoticed.
-  virtual bool is_unsent() const = 0;
 };
 
 }  // namespace baton::gateway

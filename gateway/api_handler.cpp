@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <charconv>
 #include <chrono>
 #include <iterator>
+#include <optional>
 
 #include "gateway/answer.h"
 #include "gateway/json_text.h"
@@ -14,6 +16,10 @@ namespace baton::gateway {
 namespace {
 
 constexpr std::string_view kModelsPath = "/v1/models";
+constexpr std::string_view kNodesPath = "/v1/baton/nodes/";
+constexpr std::string_view kDrainPath = "/drain";
+constexpr std::uint64_t kDrainLimitMs = 60'000;
+constexpr std::uint64_t kLongestDrainMs = 86'400'000;
 
 std::int64_t unix_seconds() {
   return std::chrono::duration_cast<std::chrono::seconds>(
@@ -21,9 +27,35 @@ std::int64_t unix_seconds() {
       .count();
 }
 
+// /v1/baton/nodes/{name}/drain
+bool is_drain_path(std::string_view path) {
+  return path.starts_with(kNodesPath) && path.ends_with(kDrainPath) &&
+         path.size() > kNodesPath.size() + kDrainPath.size();
+}
+
+// Of the query; nothing when it is no number in range.
+std::optional<std::chrono::milliseconds> drain_limit(std::string_view query) {
+  constexpr std::string_view kKey = "limit_ms=";
+  const std::size_t at = query.find(kKey);
+  if (at == std::string_view::npos) {
+    return std::chrono::milliseconds(kDrainLimitMs);
+  }
+  std::string_view text = query.substr(at + kKey.size());
+  text = text.substr(0, text.find('&'));
+  std::uint64_t value = 0;
+  const auto [end, fault] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (fault != std::errc() || end != text.data() + text.size() || value > kLongestDrainMs) {
+    return std::nullopt;
+  }
+  return std::chrono::milliseconds(value);
+}
+
 // What a path allows; empty: no such path.
 std::string_view methods_of(const std::string& path) {
   if (path == "/v1/chat/completions" || path == "/v1/completions") {
+    return "POST, OPTIONS";
+  }
+  if (is_drain_path(path)) {
     return "POST, OPTIONS";
   }
   for (const std::string_view known :
@@ -98,6 +130,9 @@ void ApiHandler::handle(std::shared_ptr<HttpExchange> exchange) {
   if (get_like) {
     return get(exchange);
   }
+  if (is_drain_path(request.path)) {
+    return drain_node(exchange);
+  }
   const bool is_chat = request.path == "/v1/chat/completions";
   generate(std::move(exchange), is_chat ? Endpoint::Chat : Endpoint::Completions);
 }
@@ -154,9 +189,10 @@ void ApiHandler::prepare(const Exchange& exchange,
                       : model_not_found(api->model));
   }
   const ServedModel& model = found->second;
-  if (!model.is_ready()) {
-    return refuse(unavailable("No pair of prefill and decode nodes can serve this model now."));
+  if (model.artifacts == nullptr) {
+    return refuse(unavailable("No node serves this model yet."));
   }
+  // Whether a pair is there, or worth waiting for, is the tracker's to say.
   auto request =
       build_request(*api, model, RequestId{deps_.random()}, deps_.random(), unix_seconds());
   if (!request) {
@@ -269,6 +305,40 @@ void ApiHandler::status(const Exchange& exchange) const {
   deps_.control.post([this, exchange] {
     exchange->post([this, exchange, body = deps_.status_json()]() mutable {
       reply_json(*exchange, 200, std::move(body), new_request_id(*exchange));
+    });
+  });
+}
+
+void ApiHandler::drain_node(const Exchange& exchange) const {
+  const HttpRequest& request = exchange->request();
+  const auto limit = drain_limit(request.query);
+  if (!request.header("origin").empty()) {
+    // A web page must not be able to empty a cluster that its visitor can reach.
+    ApiError error = bad_request("forbidden", "", "Nodes cannot be drained from a browser.");
+    error.status = 403;
+    return reply_error(*exchange, error, new_request_id(*exchange));
+  }
+  if (!limit) {
+    return reply_error(
+        *exchange,
+        bad_request("invalid_value",
+                    "limit_ms",
+                    fmt::format("limit_ms must be a number from 0 to {}.", kLongestDrainMs)),
+        new_request_id(*exchange));
+  }
+  NodeName name = request.path.substr(kNodesPath.size(),
+                                      request.path.size() - kNodesPath.size() - kDrainPath.size());
+  deps_.control.post([this, exchange, name = std::move(name), limit = *limit] {
+    exchange->post([this, exchange, name, found = deps_.drain_node(name, limit)] {
+      const std::string id = new_request_id(*exchange);
+      if (!found) {
+        ApiError error = bad_request("not_found", "", "No node of this name is registered.");
+        error.status = 404;
+        return reply_error(*exchange, error, id);
+      }
+      std::string body = "{\"node\":";
+      append_json_string(body, name);
+      reply_json(*exchange, 200, body + ",\"state\":\"draining\"}", id);
     });
   });
 }

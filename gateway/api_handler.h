@@ -1,11 +1,12 @@
-// What the public listener serves: the OpenAI endpoints, health, metrics and status. Reads requests
-// and hands them on; all waiting happens elsewhere.
+// What the public listener serves: the OpenAI endpoints, health, metrics, status and draining.
+// Reads requests and hands them on; all waiting happens elsewhere.
 //
 // Owner: the composition root. Thread: `handle` on any I/O thread; long prompts continue on the
 // work pool and come back. Failure: every fault is a reply in the shape of an OpenAI error.
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -31,7 +32,9 @@ struct ApiHandlerDeps {
   RandomSource random;                        // from any thread
   std::function<std::string()> metrics_text;  // any thread
   std::function<std::string()> status_json;   // on the control strand
-  std::string configured_model;               // known even before its first node
+  // On the control strand; false: no such node.
+  std::function<bool(const NodeName&, std::chrono::milliseconds limit)> drain_node;
+  std::string configured_model;  // known even before its first node
   Duration keepalive{};
   std::size_t inline_bytes = 4096;  // bodies up to this are read on the I/O thread
 };
@@ -58,6 +61,7 @@ class ApiHandler {
   void list_models(HttpExchange& exchange) const;
   void show_model(HttpExchange& exchange, const std::string& id) const;
   void status(const Exchange& exchange) const;
+  void drain_node(const Exchange& exchange) const;
   std::string new_request_id(const HttpExchange& exchange) const;
 
   const ApiHandlerDeps deps_;

@@ -26,6 +26,8 @@ TrackerOptions tracker_options(const ClusterConfig& config, const GatewayTuning&
   options.queue_timeout = config.gateway.queue_timeout;
   options.request_timeout = config.gateway.request_timeout;
   options.call_timeout = tuning.call_timeout;
+  options.restart_wait = tuning.restart_wait;
+  options.failover.max_node_losses = config.gateway.max_node_losses;
   return options;
 }
 
@@ -66,9 +68,10 @@ struct Gateway::Parts {
                                  tracker.on_tokens(node, frame);
                                },
                                [this](Node& node, const Error& why) { on_node_down(node, why); }}),
-        tracker(control.executor(), membership, log, probe, tracker_options(config, tuning)),
+        pairs(log, &metrics, [this] { publisher.publish(); }),
+        tracker(control.executor(), membership, pairs, log, probe, tracker_options(config, tuning)),
         fetcher(control.executor(), membership, pool, log, [this] { publisher.publish(); }),
-        publisher(metrics, membership, fetcher, models),
+        publisher(metrics, membership, pairs, fetcher, models),
         api(ApiHandlerDeps{control.executor(),
                            tracker,
                            models,
@@ -77,6 +80,9 @@ struct Gateway::Parts {
                            random,
                            [this] { return metrics.to_text(); },
                            [this] { return status(); },
+                           [this](const NodeName& node, std::chrono::milliseconds limit) {
+                             return membership.drain(node, limit);
+                           },
                            config.model.id,
                            std::chrono::milliseconds(config.gateway.keepalive_ms)}) {}
 
@@ -94,7 +100,9 @@ struct Gateway::Parts {
     publisher.publish();
     tracker.on_node_down(node, why);
   }
-  std::string status() { return status_json("gateway", api.is_ready(), membership, tracker); }
+  std::string status() {
+    return status_json("gateway", api.is_ready(), membership, pairs, tracker);
+  }
 
   const Logger log;
   Metrics metrics;
@@ -106,6 +114,7 @@ struct Gateway::Parts {
   ModelDirectory models;
   Delivery delivery;
   Membership membership;
+  PairHealth pairs;
   RequestTracker tracker;
   ArtifactFetcher fetcher;
   ModelPublisher publisher;

@@ -23,6 +23,7 @@ struct GatewayTuning {
   std::chrono::milliseconds header_timeout{10'000};
   std::chrono::milliseconds tick{500};
   std::chrono::milliseconds call_timeout{5'000};
+  std::chrono::milliseconds restart_wait{15'000};
 };
 
 class Gateway {

@@ -18,16 +18,28 @@ wire::Refusal refusal(std::string field, std::string message) {
   return answer;
 }
 
+// What must be equal for two nodes to give the same tokens.
+std::uint64_t stamp_of(const wire::ModelIdentity& model) {
+  std::uint64_t stamp = 0x9e3779b97f4a7c15ULL;
+  for (const std::uint64_t part :
+       {model.weights_hash(), model.tokenizer_hash(), model.numerics_hash()}) {
+    stamp = (stamp ^ part) * 0xff51afd7ed558ccdULL;
+    stamp ^= stamp >> 32U;
+  }
+  return stamp == 0 ? 1 : stamp;
+}
+
 }  // namespace
 
 NodeView Node::view() const {
   NodeView view;
   view.handle = handle;
   view.role = role;
+  view.model_stamp = stamp_of(model);
   view.layout = from_wire(model.layout()).value_or(KvLayout{});
   view.numerics_hash = model.numerics_hash();
   view.is_alive = health == PeerHealth::Alive;
-  view.is_draining = draining;
+  view.is_draining = this->is_draining();
   view.is_busy = busy;
   view.block_tokens = std::max(1U, model.layout().block_tokens());
   view.credits_left = load.credit_limit() > credits_used ? load.credit_limit() - credits_used : 0;
@@ -120,6 +132,11 @@ std::optional<wire::Refusal> Membership::check(const wire::Hello& hello) const {
     taken.set_code(std::string(to_string(ErrorCode::Busy)));
     return taken;
   }
+  if (const auto stuck = stuck_.find(hello.node());
+      stuck != stuck_.end() && stuck->second.first.value == hello.incarnation() &&
+      stuck->second.second == hello.load().reactor_ticks()) {
+    return refusal("load.reactor_ticks", "the data thread of this node stands still; restart it");
+  }
   if (!hello.has_model() || hello.model().id().empty()) {
     return refusal("model", "a node must say which model it serves");
   }
@@ -165,6 +182,7 @@ void Membership::on_accept(std::unique_ptr<Channel> channel, wire::Hello hello) 
                fmt::format("node '{}' has started anew", hello.node())});
   }
   auto node = std::make_unique<Node>();
+  stuck_.erase(hello.node());
   node->handle = NodeHandle{next_handle_++};
   node->name = hello.node();
   node->role = hello.role() == "decode" ? NodeRole::Decode : NodeRole::Prefill;
@@ -178,9 +196,7 @@ void Membership::on_accept(std::unique_ptr<Channel> channel, wire::Hello hello) 
       [this, handle](wire::Frame frame) { on_frame(handle, std::move(frame)); },
       [this, handle](const Error& error) { drop(handle, error); });
   node->watch = std::make_unique<HeartbeatWatch>(
-      executor_,
-      HeartbeatLimits{options_.heartbeat, options_.suspect_after, options_.dead_after},
-      [this, handle](PeerHealth health) { on_health(handle, health); });
+      executor_, limits(), [this, handle](PeerHealth health) { on_health(handle, health); });
   ModelEntry& model = models_[hello.model().id()];
   if (model.nodes++ == 0) {
     model.identity = hello.model();
@@ -209,12 +225,7 @@ void Membership::on_frame(NodeHandle handle, wire::Frame frame) {
   node->watch->beat();
   switch (frame.body_case()) {
     case wire::Frame::kHeartbeat:
-      if (frame.heartbeat().has_load()) {
-        node->load.Swap(frame.mutable_heartbeat()->mutable_load());
-      }
-      node->draining = frame.heartbeat().draining();
-      node->busy = false;
-      return handlers_.on_change(*node);
+      return on_heartbeat(*node, *frame.mutable_heartbeat());
     case wire::Frame::kTokens:
       return handlers_.on_tokens(*node, frame.tokens());
     default:
@@ -224,6 +235,32 @@ void Membership::on_frame(NodeHandle handle, wire::Frame frame) {
             frame, Error{ErrorCode::ProtocolError, "a gateway does not take this message"});
       }
   }
+}
+
+HeartbeatLimits Membership::limits() const {
+  return HeartbeatLimits{options_.heartbeat, options_.suspect_after, options_.dead_after};
+}
+
+void Membership::on_heartbeat(Node& node, wire::Heartbeat& beat) {
+  if (beat.has_load()) {
+    node.load.Swap(beat.mutable_load());
+    if (node.reactor.beat(node.load.reactor_ticks(), executor_.now(), limits()) ==
+        PeerHealth::Dead) {
+      stuck_[node.name] = {node.incarnation, node.load.reactor_ticks()};
+      return drop(node.handle, Error{ErrorCode::PeerStalled, "its data thread stands still"});
+    }
+    if (judge(node) && node.health == PeerHealth::Suspect) {
+      log_.warn("the data thread of node '{}' stands still; no new work for it", node.name);
+    }
+  }
+  node.draining = beat.draining();
+  node.busy = false;
+  handlers_.on_change(node);
+}
+
+bool Membership::judge(Node& node) {
+  const PeerHealth health = std::max(node.watch->health(), node.reactor.health());
+  return std::exchange(node.health, health) != health;
 }
 
 void Membership::on_health(NodeHandle handle, PeerHealth health) {
@@ -236,9 +273,27 @@ void Membership::on_health(NodeHandle handle, PeerHealth health) {
   }
   if (health == PeerHealth::Suspect) {
     log_.warn("node '{}' misses heartbeats; no new work for it", node->name);
+  } else {
+    log_.info("node '{}' is heard again", node->name);
   }
-  node->health = health;
-  handlers_.on_change(*node);
+  if (judge(*node)) {
+    handlers_.on_change(*node);
+  }
+}
+
+bool Membership::drain(const NodeName& name, std::chrono::milliseconds limit) {
+  const auto found = nodes_.find(name);
+  if (found == nodes_.end()) {
+    return false;
+  }
+  Node& node = *found->second;
+  log_.info("node '{}' is to drain within {} ms", name, limit.count());
+  node.drain_asked = true;
+  wire::Frame frame;
+  frame.mutable_drain()->set_limit_ms(static_cast<std::uint64_t>(limit.count()));
+  node.channel->send(std::move(frame));
+  handlers_.on_change(node);
+  return true;
 }
 
 void Membership::drop(NodeHandle handle, const Error& why) {
@@ -262,6 +317,11 @@ void Membership::drop(NodeHandle handle, const Error& why) {
   executor_.post([node] {});
 }
 
+NodeHandle Membership::handle_of(const NodeName& name) const {
+  const auto found = nodes_.find(name);
+  return found == nodes_.end() ? NodeHandle{} : found->second->handle;
+}
+
 std::vector<const Node*> Membership::nodes() const {
   std::vector<const Node*> all;
   for (const auto& [name, node] : nodes_) {
@@ -278,6 +338,15 @@ std::vector<NodeView> Membership::views_of(const std::string& model) const {
     }
   }
   return views;
+}
+
+std::vector<NodePair> handles_of(const PairHealth& pairs, const Membership& membership) {
+  std::vector<NodePair> handles;
+  for (const PairHealth::Pair& pair : pairs.out()) {
+    handles.push_back(
+        {membership.handle_of(pair.prefill.name), membership.handle_of(pair.decode.name)});
+  }
+  return handles;
 }
 
 }  // namespace baton::gateway

@@ -9,12 +9,14 @@
 // bad address or busy port; bad nodes are refused or dropped.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/config/cluster_config.h"
@@ -23,6 +25,8 @@
 #include "common/rpc/heartbeat.h"
 #include "common/rpc/network.h"
 #include "common/wire/control.pb.h"
+#include "gateway/pair_health.h"
+#include "gateway/reactor_watch.h"
 #include "gateway/router.h"
 
 namespace baton::gateway {
@@ -36,7 +40,9 @@ struct Node {
   wire::ModelIdentity model;
   wire::NodeLoad load;
   bool draining = false;
-  PeerHealth health = PeerHealth::Alive;
+  bool drain_asked = false;               // by an operator; it gets nothing new whatever it says
+  PeerHealth health = PeerHealth::Alive;  // the worse of heartbeats and data thread
+  ReactorWatch reactor;
   std::unique_ptr<Channel> channel;  // open while registered
   std::unique_ptr<HeartbeatWatch> watch;
 
@@ -47,6 +53,8 @@ struct Node {
   std::uint32_t open_reserves = 0;    // decode: Reserve calls in flight
   bool busy = false;                  // refused work; cleared by its next heartbeat or end
 
+  bool is_draining() const { return draining || drain_asked; }
+  NodeLife life() const { return {name, incarnation}; }
   NodeView view() const;
 };
 
@@ -91,7 +99,13 @@ class Membership {
   // Closes every channel; no handler runs any more.
   void stop();
 
+  // Asks a node to take nothing new and to hand back what it has, within `limit`. False: no node of
+  // that name.
+  bool drain(const NodeName& name, std::chrono::milliseconds limit);
+
   Node* find(NodeHandle handle);
+  // Zero: no node of that name.
+  NodeHandle handle_of(const NodeName& name) const;
   // In order of name.
   std::vector<const Node*> nodes() const;
   std::vector<NodeView> views_of(const std::string& model) const;
@@ -103,7 +117,11 @@ class Membership {
   void on_accept(std::unique_ptr<Channel> channel, wire::Hello hello);
   std::optional<wire::Refusal> check(const wire::Hello& hello) const;
   void on_frame(NodeHandle handle, wire::Frame frame);
+  void on_heartbeat(Node& node, wire::Heartbeat& beat);
   void on_health(NodeHandle handle, PeerHealth health);
+  // True when the node's health has changed.
+  bool judge(Node& node);
+  HeartbeatLimits limits() const;
   void drop(NodeHandle handle, const Error& why);
 
   Executor& executor_;
@@ -116,9 +134,14 @@ class Membership {
   std::unique_ptr<Listener> listener_;
   std::map<NodeName, std::unique_ptr<Node>> nodes_;
   std::map<std::string, ModelEntry> models_;  // by model id; gone with the last node
+  // Lives that were dropped for their data thread, and where its counter stood.
+  std::map<NodeName, std::pair<Incarnation, std::uint64_t>> stuck_;
   MembershipStats stats_;
   std::uint64_t next_handle_ = 1;
   bool stopped_ = false;
 };
+
+// The pairs out of routing whose nodes are here.
+std::vector<NodePair> handles_of(const PairHealth& pairs, const Membership& membership);
 
 }  // namespace baton::gateway

@@ -16,9 +16,14 @@ constexpr auto kStates = std::to_array<const char*>({"alive", "suspect", "draini
 
 ModelPublisher::ModelPublisher(Metrics& metrics,
                                const Membership& membership,
+                               const PairHealth& pairs,
                                const ArtifactFetcher& fetcher,
                                ModelDirectory& directory)
-    : metrics_(metrics), membership_(membership), fetcher_(fetcher), directory_(directory) {
+    : metrics_(metrics),
+      membership_(membership),
+      pairs_(pairs),
+      fetcher_(fetcher),
+      directory_(directory) {
   for (const char* role : kRoles) {
     for (const char* state : kStates) {
       node_gauges_[fmt::format("{} {}", role, state)] =
@@ -36,7 +41,7 @@ ServedModel ModelPublisher::describe(const ModelEntry& entry) const {
   model.fingerprint = fmt::format("fp_{:016x}", entry.identity.numerics_hash());
   model.nodes = entry.nodes;
   const auto views = membership_.views_of(model.id);
-  model.is_usable = has_usable_pair(views);
+  model.is_usable = has_usable_pair(views, handles_of(pairs_, membership_));
   model.artifacts = fetcher_.find(entry.identity.tokenizer_hash());
   // A request must fit the memory of one decode node too, or it would wait for ever.
   std::uint64_t held = 0;
@@ -48,8 +53,13 @@ ServedModel ModelPublisher::describe(const ModelEntry& entry) const {
     }
   }
   model.max_tokens =
-      held == 0 ? model.context_length
-                : static_cast<std::uint32_t>(std::min<std::uint64_t>(held, model.context_length));
+      static_cast<std::uint32_t>(std::min<std::uint64_t>(held, model.context_length));
+  if (held == 0) {
+    // They may be restarting: what they held before.
+    const auto before = directory_.get();
+    const auto known = before->find(model.id);
+    model.max_tokens = known == before->end() ? model.context_length : known->second.max_tokens;
+  }
   return model;
 }
 
@@ -77,7 +87,7 @@ void ModelPublisher::publish() {
 void ModelPublisher::count_nodes() {
   std::map<std::string, double> counts;
   for (const Node* node : membership_.nodes()) {
-    const char* state = node->draining                      ? "draining"
+    const char* state = node->is_draining()                 ? "draining"
                         : node->health == PeerHealth::Alive ? "alive"
                                                             : "suspect";
     counts[fmt::format("{} {}", node->role == NodeRole::Decode ? "decode" : "prefill", state)] += 1;

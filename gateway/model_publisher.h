@@ -17,6 +17,7 @@ class ModelPublisher {
  public:
   ModelPublisher(Metrics& metrics,
                  const Membership& membership,
+                 const PairHealth& pairs,
                  const ArtifactFetcher& fetcher,
                  ModelDirectory& directory);
   ModelPublisher(const ModelPublisher&) = delete;
@@ -31,6 +32,7 @@ class ModelPublisher {
 
   Metrics& metrics_;
   const Membership& membership_;
+  const PairHealth& pairs_;
   const ArtifactFetcher& fetcher_;
   ModelDirectory& directory_;
   std::map<std::string, Gauge> node_gauges_;  // by "role state"

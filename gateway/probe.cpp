@@ -46,6 +46,14 @@ Probe::Probe(Metrics& metrics) {
                                 "Requests whose client left before the end");
   failed_attempts =
       metrics.counter("baton_failed_attempts_total", "Attempts that ended by a fault of a node");
+  for (std::size_t i = 0; i < kNumFailoverReasons; ++i) {
+    failovers[i] =
+        metrics.counter("baton_failovers_total",
+                        "Attempts that were given up for another one, by reason",
+                        {{"reason", std::string(to_string(static_cast<FailoverReason>(i)))}});
+  }
+  resumed_tokens = metrics.counter("baton_resumed_tokens_total",
+                                   "Output tokens that attempts after the first began with");
   reserve_busy =
       metrics.counter("baton_reserve_busy_total", "Reserve calls that a decode node refused");
   stale_events = metrics.counter("baton_stale_token_events_total",

@@ -4,9 +4,11 @@
 // Owner: the composition root. Thread: any. Failure: none.
 #pragma once
 
+#include <array>
 #include <string>
 
 #include "common/obs/metrics.h"
+#include "gateway/failover.h"
 #include "gateway/phase.h"
 
 namespace baton::gateway {
@@ -17,11 +19,14 @@ struct Probe {
 
   // One request at its end.
   void ended(Phase phase, double seconds, std::size_t prompt_tokens) const;
+  void failover(FailoverReason reason) const { failovers[static_cast<std::size_t>(reason)].add(); }
 
   Counter finished, failed, cancelled;
   Counter refused;  // at the door: queue full, shutting down
   Counter disconnects;
   Counter failed_attempts, reserve_busy;
+  std::array<Counter, kNumFailoverReasons> failovers;  // by reason
+  Counter resumed_tokens;
   Counter stale_events, bad_events;
   Counter prompt_tokens, generated_tokens;
   Histogram ttft, itl, e2e, queue_time;

@@ -3,8 +3,12 @@
 // tokens of both, and makes every end (finish, client gone, deadline, node lost) reach both nodes.
 //
 // While a request waits it holds nothing: on Busy the credit goes back at once. An attempt that
-// fails before the client has seen anything is repeated once on other nodes; a second failure ends
-// the request, since it may be the cause.
+// fails in a way that another one may survive is repeated on other nodes, with the tokens accepted
+// so far as its output: the client's stream goes on where it was. It waits for a pair as long as
+// the queue allows; a new request waits for one only while lost nodes may be restarting.
+//
+// Three files: request_tracker.cpp (admission, dispatch, time), request_attempt.cpp (one attempt
+// from Reserve to its tokens), request_ends.cpp (failover and every end).
 //
 // Owner: the composition root. Thread: the control strand. Failure: every request ends with exactly
 // one on_end.
@@ -12,9 +16,11 @@
 
 #include <chrono>
 #include <cstdint>
-#include <functional>
+#include <expected>
+#include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -24,10 +30,12 @@
 #include "common/types/request.h"
 #include "gateway/admission.h"
 #include "gateway/answer_sink.h"
+#include "gateway/failover.h"
 #include "gateway/membership.h"
+#include "gateway/pair_health.h"
 #include "gateway/phase.h"
 #include "gateway/probe.h"
-#include "gateway/token_order.h"
+#include "gateway/tracked_request.h"
 
 namespace baton::gateway {
 
@@ -38,7 +46,9 @@ struct TrackerOptions {
   std::chrono::milliseconds call_timeout{5'000};   // Reserve, Prefill: to their answers
   std::chrono::milliseconds figures_timeout{250};  // a stopped request's wait for figures
   std::chrono::milliseconds sweep{100};
-  std::uint32_t max_failures = 2;  // of attempts, then the request ends
+  std::chrono::milliseconds avoid_for{2'000};      // a culprit, while there is another pair
+  std::chrono::milliseconds restart_wait{15'000};  // after a loss, new requests wait for a pair
+  FailoverLimits failover;
 };
 
 struct Submission {
@@ -51,6 +61,7 @@ class RequestTracker {
  public:
   RequestTracker(Executor& executor,
                  Membership& membership,
+                 PairHealth& pairs,
                  const Logger& log,
                  const Probe& probe,
                  TrackerOptions options);
@@ -80,32 +91,34 @@ class RequestTracker {
   std::uint32_t retry_after_s() const;
 
  private:
-  struct Tracked {
-    GenerateRequest request;
-    std::shared_ptr<AnswerSink> sink;
-    Phase phase = Phase::Queued;
-    AdmissionQueue::Ticket ticket;
-    TimePoint received;
-    TimePoint deadline;
-    TimePoint granted;
-    TimePoint ending_until;  // in Phase::Ending
-    Route route;
-    bool holds_credit = false;
-    bool holds_sequence = false;    // counted in the decode node's sequences_given
-    bool decode_has_begun = false;  // a token or end came from the decode node
-    std::uint32_t failures = 0;
-    std::vector<NodeHandle> avoid;
-    TokenOrder order;
-    AnswerFigures figures;
-    TimePoint last_token;
+  using Tracked = TrackedRequest;
+  struct Failure {
+    NodeHandle culprit{};
+    FailoverReason reason = FailoverReason::Peer;
+    Error error;
+    bool at_work = true;          // the culprit had begun with the request
+    bool is_of_the_pair = false;  // neither node alone is to blame
   };
 
-  void enqueue(Tracked& tracked);
+  // request_tracker.cpp
   // Gives waiting requests to pairs until none fits.
   void dispatch();
   void dispatch_model(const std::string& model);
+  // Where it may go now; `out`: pairs out of routing.
+  std::expected<Route, RouteMiss> route_for(const Tracked& tracked,
+                                            std::span<const NodeView> views,
+                                            std::span<const NodePair> out) const;
+  // A pair is missing: is it worth waiting for one?
+  bool may_wait_for_pair(const Tracked& tracked) const;
+  Tracked* find(RequestId id);
+  void sweep();
+  void arm_sweep();
+  void wake();
+
+  // request_attempt.cpp
   void reserve(Tracked& tracked, const Route& route);
   void on_reserved(RequestId id, Attempt attempt, NodeHandle decode, Result<wire::Frame> answer);
+  void granted(Tracked& tracked, Node& decode, const wire::KvGrant& grant);
   void prefill(Tracked& tracked, const wire::KvGrant& grant);
   void on_prefill_answer(RequestId id,
                          Attempt attempt,
@@ -114,28 +127,36 @@ class RequestTracker {
   // True while this node may send events of the request.
   static bool is_at_work(const Tracked& tracked, const Node& node);
   void on_event(Node& node, TokenEvent event);
+  void decode_begins(Tracked& tracked, const Node& decode);
   void deliver(Tracked& tracked, std::vector<TokenEvent> ready);
-  void add_figures(Tracked& tracked, const Node& node, const RequestFigures& figures);
-
-  void wait_again(Tracked& tracked, const std::string& reason);
-  void attempt_failed(Tracked& tracked, NodeHandle culprit, const Error& error);
-  void end(Tracked& tracked, Phase phase, FinishReason finish, std::optional<ApiError> error);
-  void send_cancel(const Tracked& tracked, const std::string& reason);
+  static void add_figures(Tracked& tracked, const Node& node, const RequestFigures& figures);
   void give_back_credit(Tracked& tracked);
   void give_back_sequence(Tracked& tracked);
+
+  // request_ends.cpp
+  // Back to its old place in the queue.
+  void wait_again(Tracked& tracked, const std::string& reason);
+  // What a node's error means for the attempt: another one, or the end. `is_answer`: of a call, so
+  // that a lost or silent peer is that node itself.
+  void node_reports(Tracked& tracked, const Node& node, const Error& error, bool is_answer = false);
+  void attempt_failed(Tracked& tracked, Failure failure);
+  void give_up(Tracked& tracked, const Error& error);
+  void end(Tracked& tracked, Phase phase, FinishReason finish, std::optional<ApiError> error);
+  // Ends it from outside of the nodes' doing; one that is Ending has all its text.
+  void end_early(Tracked& tracked, const std::string& reason, ApiError error);
+  void send_cancel(const Tracked& tracked, const std::string& reason);
+  static void send_cancel_to(Node& node, RequestId id, Attempt attempt, const std::string& reason);
   void set_phase(Tracked& tracked, Phase phase);
-  Tracked* find(RequestId id);
-  void sweep();
-  void arm_sweep();
-  void wake();
 
   Executor& executor_;
   Membership& membership_;
+  PairHealth& pairs_;
   const Logger& log_;
   const Probe& probe_;
   const TrackerOptions options_;
   AdmissionQueue queue_;
   std::unordered_map<RequestId, std::unique_ptr<Tracked>> requests_;
+  std::map<std::string, TimePoint> last_loss_;  // of a node, by model
   std::optional<ApiError> shut_down_;
   bool dispatch_posted_ = false;
   TimerHandle sweep_timer_;

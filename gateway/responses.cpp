@@ -155,7 +155,7 @@ std::string figures_json(const AnswerFigures& figures) {
   fmt::format_to(std::back_inserter(out),
                  ",\"kv_bytes_moved\":{},\"prefix_blocks_held\":{},\"cached_tokens\":{},"
                  "\"queue_ms\":{:.3f},\"prefill_ms\":{:.3f},\"transfer_ms\":{:.3f},"
-                 "\"max_batch\":{},\"chunks\":{},\"attempts\":{}}}",
+                 "\"max_batch\":{},\"chunks\":{},\"attempts\":{},\"failovers\":{}}}",
                  figures.kv_bytes_moved,
                  figures.prefix_blocks_held,
                  figures.cached_tokens,
@@ -164,7 +164,8 @@ std::string figures_json(const AnswerFigures& figures) {
                  milliseconds(figures.transfer),
                  figures.max_batch,
                  figures.chunks,
-                 figures.attempts);
+                 figures.attempts,
+                 figures.failovers);
   return out;
 }
 

@@ -10,8 +10,9 @@ bool may_serve(const NodeView& node, NodeRole role) {
   return node.role == role && !node.is_draining;
 }
 
-bool is_avoided(const NodeView& node, const RouteNeed& need) {
-  return std::find(need.avoid.begin(), need.avoid.end(), node.handle) != need.avoid.end();
+template <class T>
+bool holds(std::span<const T> values, const T& value) {
+  return std::find(values.begin(), values.end(), value) != values.end();
 }
 
 bool match(const NodeView& a, const NodeView& b) {
@@ -34,22 +35,30 @@ auto prefill_cost(const NodeView& node) {
       static_cast<double>(node.queued_tokens) / rate, ~node.credits_left, node.handle);
 }
 
-}  // namespace
-
-std::expected<Route, RouteMiss> choose_route(std::span<const NodeView> nodes,
-                                             const RouteNeed& need) {
+// `avoiding`: what the request should avoid does not exist.
+std::expected<Route, RouteMiss> choose(std::span<const NodeView> nodes,
+                                       const RouteNeed& need,
+                                       bool avoiding) {
+  const auto is_candidate = [&](const NodeView& node, NodeRole role) {
+    return may_serve(node, role) && !(avoiding && holds(need.avoid, node.handle)) &&
+           (need.model_stamp == 0 || need.model_stamp == node.model_stamp);
+  };
+  const auto is_pair = [&](const NodeView& prefill, const NodeView& decode) {
+    const NodePair pair{prefill.handle, decode.handle};
+    return match(prefill, decode) && !holds(need.out, pair) &&
+           !(avoiding && holds(need.avoid_pairs, pair));
+  };
   const NodeView* best_decode = nullptr;
   const NodeView* best_prefill = nullptr;
   bool pair_exists = false;
   for (const NodeView& decode : nodes) {
-    if (!may_serve(decode, NodeRole::Decode) || is_avoided(decode, need)) {
+    if (!is_candidate(decode, NodeRole::Decode)) {
       continue;
     }
-    const bool local = need.prompt_tokens <= decode.local_prefill_max_tokens;
     const NodeView* prefill = nullptr;
     bool prefill_exists = false;
     for (const NodeView& node : nodes) {
-      if (!may_serve(node, NodeRole::Prefill) || is_avoided(node, need) || !match(node, decode)) {
+      if (!is_candidate(node, NodeRole::Prefill) || !is_pair(node, decode)) {
         continue;
       }
       prefill_exists = true;
@@ -58,6 +67,9 @@ std::expected<Route, RouteMiss> choose_route(std::span<const NodeView> nodes,
         prefill = &node;
       }
     }
+    // A resumed request has grown: where nobody else can prefill it, its prompt alone decides.
+    const std::uint32_t counted = prefill_exists ? need.context_tokens : need.prompt_tokens;
+    const bool local = counted <= decode.local_prefill_max_tokens;
     pair_exists |= local || prefill_exists;
     const bool ready = decode.is_alive && !decode.is_busy &&
                        decode.open_reserves < kMaxOpenReserves && (local || prefill != nullptr);
@@ -73,7 +85,19 @@ std::expected<Route, RouteMiss> choose_route(std::span<const NodeView> nodes,
   return Route{best_prefill == nullptr ? NodeHandle{} : best_prefill->handle, best_decode->handle};
 }
 
-bool has_usable_pair(std::span<const NodeView> nodes) {
+}  // namespace
+
+std::expected<Route, RouteMiss> choose_route(std::span<const NodeView> nodes,
+                                             const RouteNeed& need) {
+  const auto route = choose(nodes, need, true);
+  const bool avoids = !need.avoid.empty() || !need.avoid_pairs.empty();
+  if (!route && route.error() == RouteMiss::NoPair && avoids) {
+    return choose(nodes, need, false);
+  }
+  return route;
+}
+
+bool has_usable_pair(std::span<const NodeView> nodes, std::span<const NodePair> out) {
   for (const NodeView& decode : nodes) {
     if (!may_serve(decode, NodeRole::Decode)) {
       continue;
@@ -82,7 +106,8 @@ bool has_usable_pair(std::span<const NodeView> nodes) {
       return true;
     }
     for (const NodeView& node : nodes) {
-      if (may_serve(node, NodeRole::Prefill) && match(node, decode)) {
+      if (may_serve(node, NodeRole::Prefill) && match(node, decode) &&
+          !holds(out, NodePair{node.handle, decode.handle})) {
         return true;
       }
     }

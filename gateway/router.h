@@ -1,9 +1,12 @@
 // Chooses a prefill and a decode node for a request: a pure function of an immutable view.
 //
 // Decode is chosen by memory and batch (share of the batch taken, then free blocks), prefill by the
-// time its queue will take. A pair must agree on numerics and have
-// layouts that can be converted into each other. Short prompts, or all of them
-// where no prefill node exists, are prefilled on a decode node that allows it.
+// time its queue will take. A pair must agree on numerics and have layouts that can be converted
+// into each other. Short prompts, or all of them where no prefill node exists, are prefilled on a
+// decode node that allows it.
+//
+// What a request should avoid, it avoids while there is anything else, even if that is taken now; a
+// pair that is out of routing is never taken.
 //
 // Thread: plain values and functions. Failure: RouteMiss says whether waiting can help.
 #pragma once
@@ -23,9 +26,16 @@ using NodeHandle = StrongId<struct NodeHandleTag, std::uint64_t>;
 
 enum class NodeRole : std::uint8_t { Prefill, Decode };
 
+struct NodePair {
+  NodeHandle prefill{};
+  NodeHandle decode{};
+  bool operator==(const NodePair&) const = default;
+};
+
 struct NodeView {
   NodeHandle handle{};
   NodeRole role = NodeRole::Prefill;
+  std::uint64_t model_stamp = 0;  // of weights, tokenizer and numerics
   KvLayout layout;
   std::uint64_t numerics_hash = 0;
   bool is_alive = true;  // heartbeats arrive in time
@@ -46,8 +56,12 @@ struct NodeView {
 
 struct RouteNeed {
   std::uint32_t prompt_tokens = 0;
-  std::uint32_t total_tokens = 0;     // prompt and the most the answer may have
-  std::span<const NodeHandle> avoid;  // nodes on which this request failed
+  std::uint32_t context_tokens = 0;       // to be prefilled: prompt and what was generated before
+  std::uint32_t total_tokens = 0;         // prompt and the most the answer may have
+  std::uint64_t model_stamp = 0;          // only such nodes; 0: any
+  std::span<const NodeHandle> avoid;      // nodes on which this request failed
+  std::span<const NodePair> avoid_pairs;  // pairs between which it failed
+  std::span<const NodePair> out;          // pairs that nobody may use
 };
 
 struct Route {
@@ -68,6 +82,6 @@ inline constexpr std::uint32_t kMaxOpenReserves = 8;
 std::expected<Route, RouteMiss> choose_route(std::span<const NodeView> nodes,
                                              const RouteNeed& need);
 // True when some pair could serve some request, now or after others have finished.
-bool has_usable_pair(std::span<const NodeView> nodes);
+bool has_usable_pair(std::span<const NodeView> nodes, std::span<const NodePair> out = {});
 
 }  // namespace baton::gateway

@@ -10,7 +10,7 @@ namespace baton::gateway {
 namespace {
 
 std::string_view state_of(const Node& node) {
-  if (node.draining) {
+  if (node.is_draining()) {
     return "draining";
   }
   return node.health == PeerHealth::Alive ? "alive" : "suspect";
@@ -59,6 +59,7 @@ void append_node(std::string& out, const Node& node) {
 std::string status_json(const NodeName& gateway,
                         bool is_ready,
                         const Membership& membership,
+                        const PairHealth& pairs,
                         const RequestTracker& tracker) {
   std::string out = "{\"gateway\":";
   append_json_string(out, gateway);
@@ -93,11 +94,22 @@ std::string status_json(const NodeName& gateway,
   const MembershipStats& stats = membership.stats();
   fmt::format_to(
       std::back_inserter(out),
-      "],\"membership\":{{\"registered\":{},\"refused\":{},\"lost\":{},\"replaced\":{}}}}}",
+      "],\"membership\":{{\"registered\":{},\"refused\":{},\"lost\":{},\"replaced\":{}}},"
+      "\"pairs_out\":[",
       stats.registered,
       stats.refused,
       stats.lost,
       stats.replaced);
+  first = true;
+  for (const PairHealth::Pair& pair : pairs.out()) {
+    out += first ? "{\"prefill\":" : ",{\"prefill\":";
+    append_json_string(out, pair.prefill.name);
+    out += ",\"decode\":";
+    append_json_string(out, pair.decode.name);
+    out += "}";
+    first = false;
+  }
+  out += "]}";
   return out;
 }
 

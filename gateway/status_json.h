@@ -13,6 +13,7 @@ namespace baton::gateway {
 std::string status_json(const NodeName& gateway,
                         bool is_ready,
                         const Membership& membership,
+                        const PairHealth& pairs,
                         const RequestTracker& tracker);
 
 }  // namespace baton::gateway

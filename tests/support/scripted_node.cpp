@@ -40,6 +40,11 @@ ScriptedNode::~ScriptedNode() {
 void ScriptedNode::start() {
   incarnation_ = cluster_.next_incarnation();
   life_ = std::make_shared<bool>(true);
+  draining_ = false;
+  connect();
+}
+
+void ScriptedNode::connect() {
   PeerLinkOptions link;
   link.address = options_.gateway;
   link.first_pause = std::chrono::milliseconds(20);
@@ -47,9 +52,11 @@ void ScriptedNode::start() {
   handlers.make_hello = [this] { return hello(); };
   handlers.on_up = [this](Channel&, const wire::Welcome&) {
     heartbeat_ = std::make_unique<HeartbeatSender>(executor_, options_.heartbeat, [this] {
-      if (script_.heartbeats && link_->channel() != nullptr) {
+      if (script_.heartbeats && !frozen_ && link_->channel() != nullptr) {
         wire::Frame frame;
+        script_.reactor_ticks += script_.reactor_ticks > 0 && script_.reactor_moves ? 1 : 0;
         *frame.mutable_heartbeat()->mutable_load() = load();
+        frame.mutable_heartbeat()->set_draining(draining_);
         link_->channel()->send(std::move(frame));
       }
     });
@@ -62,6 +69,9 @@ void ScriptedNode::start() {
     sequences_.clear();
     prefilling_.clear();
     counts_.running = 0;
+    if (frozen_) {
+      link_->stop();
+    }
   };
   handlers.on_failed = [this](const Error& error) { refused_ = error; };
   link_ = std::make_unique<PeerLink>(
@@ -82,6 +92,41 @@ void ScriptedNode::kill() {
   prefilling_.clear();
   counts_.running = 0;
   step_pending_ = false;
+}
+
+void ScriptedNode::freeze() {
+  frozen_ = true;
+}
+
+void ScriptedNode::thaw() {
+  frozen_ = false;
+  if (!link_->is_up()) {
+    connect();
+  } else {
+    arm_step();
+  }
+}
+
+void ScriptedNode::hand_back(const Error& why) {
+  std::vector<TokenEvent> events;
+  const auto add = [&](const Key& key) {
+    TokenEvent event;
+    event.request = RequestId{key.first};
+    event.attempt = Attempt{key.second};
+    event.finish = FinishReason::Error;
+    event.error = why;
+    events.push_back(std::move(event));
+  };
+  for (const auto& [key, sequence] : sequences_) {
+    add(key);
+  }
+  for (const auto& [key, wanted] : prefilling_) {
+    add(key);
+  }
+  sequences_.clear();
+  prefilling_.clear();
+  counts_.running = 0;
+  send_events(std::move(events));
 }
 
 wire::Hello ScriptedNode::hello() const {
@@ -110,6 +155,7 @@ wire::Hello ScriptedNode::hello() const {
 
 wire::NodeLoad ScriptedNode::load() const {
   wire::NodeLoad load;
+  load.set_reactor_ticks(script_.reactor_ticks);
   if (options_.role == "decode") {
     load.set_blocks_total(script_.blocks);
     load.set_blocks_free(script_.blocks);
@@ -140,7 +186,7 @@ void ScriptedNode::after(std::chrono::milliseconds delay, Task task) {
 }
 
 void ScriptedNode::on_frame(Channel& channel, wire::Frame frame) {
-  if (script_.mute) {
+  if (script_.mute || frozen_) {
     return;
   }
   switch (frame.body_case()) {
@@ -169,6 +215,10 @@ void ScriptedNode::on_frame(Channel& channel, wire::Frame frame) {
       prefilling_.erase(key);
       return;
     }
+    case wire::Frame::kDrain:
+      ++counts_.drains;
+      draining_ = true;
+      return hand_back(Error{ErrorCode::Draining, "scripted"});
     default:
       return;
   }
@@ -189,41 +239,49 @@ void ScriptedNode::send_artifact(Channel& channel, const wire::Frame& frame) {
 
 void ScriptedNode::on_reserve(Channel&, wire::Frame frame) {
   ++counts_.reserves;
+  if (script_.on_reserve) {
+    script_.on_reserve();
+  }
   const auto request = from_wire(frame.reserve().request());
   if (!request) {
     return link_->channel()->answer_error(frame, request.error());
   }
   seen_.push_back(*request);
-  after(
-      script_.reserve_delay,
-      [this, request = *request, local = frame.reserve().local(), frame = std::move(frame)] {
-        if (script_.reserve_error) {
-          return link_->channel()->answer_error(frame, *script_.reserve_error);
-        }
-        if (counts_.running >= script_.max_batch) {
-          return link_->channel()->answer_error(frame, Error{ErrorCode::Busy, "batch is full"});
-        }
-        ++counts_.running;
-        Sequence sequence;
-        sequence.request = request;
-        sequence.answer = answer_to(request);
-        sequence.local = local;
-        sequence.committed = local;
-        sequence.next = local ? 0 : 1;
-        sequences_[Key{request.id.value, request.attempt.value}] = std::move(sequence);
-        KvGrant grant;
-        grant.node = options_.name;
-        grant.incarnation = Incarnation{incarnation_};
-        grant.lease = LeaseId{request.id.value, request.attempt.value + 1};
-        grant.epoch = Epoch{1};
-        grant.layout_hash = layout_of(options_).hash();
-        grant.control_address = "127.0.0.1:1";
-        grant.runs = {BlockRun{BlockId{0}, layout_of(options_).blocks_for(request.prompt.size())}};
-        wire::Frame reply;
-        *reply.mutable_granted()->mutable_grant() = to_wire(grant);
-        link_->channel()->answer(frame, std::move(reply));
-        arm_step();
-      });
+  counts_.full_reserves += frame.reserve().reserve_full() ? 1 : 0;
+  if (draining_) {
+    return link_->channel()->answer_error(frame, Error{ErrorCode::Draining, "scripted"});
+  }
+  after(script_.reserve_delay,
+        [this, request = *request, local = frame.reserve().local(), frame = std::move(frame)] {
+          if (script_.reserve_error) {
+            return link_->channel()->answer_error(frame, *script_.reserve_error);
+          }
+          if (counts_.running >= script_.max_batch) {
+            return link_->channel()->answer_error(frame, Error{ErrorCode::Busy, "batch is full"});
+          }
+          ++counts_.running;
+          Sequence sequence;
+          sequence.request = request;
+          sequence.answer = answer_to(request);
+          sequence.local = local;
+          sequence.committed = local;
+          sequence.next = static_cast<std::uint32_t>(request.output.size()) + (local ? 0 : 1);
+          sequences_[Key{request.id.value, request.attempt.value}] = std::move(sequence);
+          KvGrant grant;
+          grant.node = options_.name;
+          grant.incarnation = Incarnation{incarnation_};
+          grant.lease = LeaseId{request.id.value, request.attempt.value + 1};
+          grant.epoch = Epoch{1};
+          grant.layout_hash = layout_of(options_).hash();
+          grant.control_address = "127.0.0.1:1";
+          grant.runs = {BlockRun{
+              BlockId{0},
+              layout_of(options_).blocks_for(request.prompt.size() + request.output.size())}};
+          wire::Frame reply;
+          *reply.mutable_granted()->mutable_grant() = to_wire(grant);
+          link_->channel()->answer(frame, std::move(reply));
+          arm_step();
+        });
 }
 
 void ScriptedNode::on_prefill(Channel& channel, wire::Frame frame) {
@@ -260,7 +318,8 @@ void ScriptedNode::first_token(const GenerateRequest& request, const std::string
     event.error = script_.prefill_late_error;
     return send_events({event});
   }
-  TokenEvent event = event_of(request, answer_to(request), 0, 1);
+  const auto first = static_cast<std::uint32_t>(request.output.size());
+  TokenEvent event = event_of(request, answer_to(request), first, first + 1);
   event.figures.emplace();
   event.figures->node = options_.name;
   event.figures->cached_tokens = 3;
@@ -284,15 +343,30 @@ void ScriptedNode::first_token(const GenerateRequest& request, const std::string
     return;
   }
   send_events({std::move(event)});
+  if (script_.die_after_first) {
+    return kill();
+  }
   after(script_.transfer_delay, tell_decode);
 }
 
 void ScriptedNode::commit(std::uint64_t request, std::uint32_t attempt) {
   ++counts_.commits;
-  if (const auto found = sequences_.find(Key{request, attempt}); found != sequences_.end()) {
-    found->second.committed = true;
-    arm_step();
+  const auto found = sequences_.find(Key{request, attempt});
+  if (found == sequences_.end()) {
+    return;
   }
+  if (script_.commit_error) {
+    TokenEvent event;
+    event.request = RequestId{request};
+    event.attempt = Attempt{attempt};
+    event.finish = FinishReason::Error;
+    event.error = script_.commit_error;
+    sequences_.erase(found);
+    --counts_.running;
+    return send_events({event});
+  }
+  found->second.committed = true;
+  arm_step();
 }
 
 void ScriptedNode::abort(std::uint64_t request, std::uint32_t attempt) {
@@ -302,13 +376,15 @@ void ScriptedNode::abort(std::uint64_t request, std::uint32_t attempt) {
 }
 
 void ScriptedNode::arm_step() {
-  if (step_pending_ || !life_) {
+  if (step_pending_ || !life_ || frozen_) {
     return;
   }
   step_pending_ = true;
   after(script_.step, [this] {
     step_pending_ = false;
-    step();
+    if (!frozen_) {
+      step();
+    }
   });
 }
 
@@ -326,12 +402,13 @@ void ScriptedNode::step() {
     }
     TokenEvent event;
     if (script_.decode_error_at && sequence.next >= *script_.decode_error_at &&
-        (!script_.fails || script_.fails(sequence.request))) {
+        script_.decode_errors > 0 && (!script_.fails || script_.fails(sequence.request))) {
       event.request = sequence.request.id;
       event.attempt = sequence.request.attempt;
       event.index = sequence.next;
       event.finish = FinishReason::Error;
-      event.error = Error{ErrorCode::Internal, "scripted"};
+      event.error = script_.decode_error;
+      --script_.decode_errors;
     } else {
       event = event_of(sequence.request,
                        sequence.answer,
@@ -390,7 +467,7 @@ TokenEvent ScriptedNode::event_of(const GenerateRequest& request,
 }
 
 void ScriptedNode::send_events(std::vector<TokenEvent> events) {
-  if (!is_up()) {
+  if (!is_up() || frozen_) {
     return;
   }
   for (int time = 0; time < (script_.repeat_events ? 2 : 1); ++time) {

@@ -36,13 +36,20 @@ struct NodeScript {
   std::uint32_t local_prefill_max_tokens = 0;
   std::uint32_t blocks = 4096;
   std::optional<Error> reserve_error;
-  std::optional<Error> prefill_error;                 // instead of Accepted
-  std::optional<Error> prefill_late_error;            // as an event, instead of the first token
-  std::optional<std::uint32_t> decode_error_at;       // an error event at this index …
-  std::function<bool(const GenerateRequest&)> fails;  // … of these requests; absent: of all
-  std::optional<std::uint32_t> die_at;                // the connection breaks at this index
-  bool die_on_prefill = false;                        // the connection breaks at the Prefill call
-  bool mute = false;                                  // takes everything, answers nothing
+  std::optional<Error> prefill_error;                   // instead of Accepted
+  std::optional<Error> prefill_late_error;              // as an event, instead of the first token
+  std::optional<std::uint32_t> decode_error_at;         // an error event at this index …
+  std::function<bool(const GenerateRequest&)> fails;    // … of these requests; absent: of all
+  Error decode_error{ErrorCode::Internal, "scripted"};  // … and this one
+  std::uint32_t decode_errors = 1'000'000;              // … so many times
+  std::optional<Error> commit_error;                    // as an event, when Commit comes
+  std::optional<std::uint32_t> die_at;                  // the connection breaks at this index
+  bool die_on_prefill = false;                          // the connection breaks at the Prefill call
+  bool die_after_first = false;      // it breaks after the first token, before Commit
+  std::uint64_t reactor_ticks = 0;   // of the next heartbeat; 0: no data plane
+  bool reactor_moves = true;         // each heartbeat adds one, unless it is 0
+  std::function<void()> on_reserve;  // before a Reserve is looked at
+  bool mute = false;                 // takes everything, answers nothing
   bool heartbeats = true;
   bool repeat_events = false;     // each event twice
   bool first_token_last = false;  // the first token after decode's tokens
@@ -54,6 +61,8 @@ struct NodeCounts {
   std::uint32_t prefills = 0;
   std::uint32_t cancels = 0;
   std::uint32_t commits = 0;
+  std::uint32_t full_reserves = 0;  // that asked for all of max_tokens
+  std::uint32_t drains = 0;
   std::uint32_t running = 0;  // grants not ended
 };
 
@@ -84,6 +93,10 @@ class ScriptedNode {
   void start();
   // As kill -9: the connection is gone and with it all it knew.
   void kill();
+  // As SIGSTOP and SIGCONT: stopped, it takes and says nothing, and a connection that its peer
+  // closes is dialled again only afterwards, in the same life.
+  void freeze();
+  void thaw();
   bool is_up() const { return link_ && link_->is_up(); }
   NodeScript& script() { return script_; }
   const NodeCounts& counts() const { return counts_; }
@@ -113,6 +126,9 @@ class ScriptedNode {
   void on_prefill(Channel& channel, wire::Frame frame);
   void send_artifact(Channel& channel, const wire::Frame& frame);
   void first_token(const GenerateRequest& request, const std::string& decode);
+  void connect();
+  // Ends every sequence with this error.
+  void hand_back(const Error& why);
   void arm_step();
   void step();
   // The event of tokens [from, to) of an answer; with its end when it is reached.
@@ -138,6 +154,8 @@ class ScriptedNode {
   std::map<Key, bool> prefilling_;     // of a prefill node; false: cancelled
   std::vector<GenerateRequest> seen_;
   bool step_pending_ = false;
+  bool draining_ = false;
+  bool frozen_ = false;
   std::map<std::uint64_t, TimerHandle> timers_;  // of tasks that wait
   std::uint64_t next_timer_ = 0;
   std::shared_ptr<bool> life_;  // of posted tasks: a killed node does nothing more

@@ -354,6 +354,7 @@ TEST_F(GatewayTest, BodyOverTheLimitIs413) {
 }
 
 TEST_F(GatewayTest, NoPairIs503WithRetryAfter) {
+  tuning.restart_wait = milliseconds(0);
   start();
   EXPECT_EQ(get("/health").status, 503);
   EXPECT_EQ(get("/livez").status, 200);
@@ -437,6 +438,7 @@ TEST_F(GatewayTest, SlowReaderIsCutAndItsWorkCancelled) {
 }
 
 TEST_F(GatewayTest, PrefillDeathBeforeTheFirstByteIsAStatus) {
+  config.gateway.max_node_losses = 1;
   NodeScript dying;
   dying.die_on_prefill = true;
   start_pair(dying);
@@ -446,7 +448,8 @@ TEST_F(GatewayTest, PrefillDeathBeforeTheFirstByteIsAStatus) {
   EXPECT_THAT(reply.body, Not(HasSubstr("p0")));
 }
 
-TEST_F(GatewayTest, DecodeDeathInTheStreamIsAnErrorEvent) {
+TEST_F(GatewayTest, OneDeathTooManyInTheStreamIsAnErrorEvent) {
+  config.gateway.max_node_losses = 1;
   NodeScript dying;
   dying.die_at = 5;
   start_pair({}, dying);
@@ -459,22 +462,105 @@ TEST_F(GatewayTest, DecodeDeathInTheStreamIsAnErrorEvent) {
   EXPECT_EQ(events.back(), "[DONE]");
 }
 
-TEST_F(GatewayTest, DecodeDeathOfAWholeReplyIsASecondAttempt) {
+TEST_F(GatewayTest, NoPairLeftInTheStreamIsAnErrorEvent) {
+  config.gateway.queue_timeout = milliseconds(100);
   NodeScript dying;
   dying.die_at = 5;
   start_pair({}, dying);
-  add("d1");
-  while (at(get("/baton/status").body, "/nodes/2/name") == "absent") {
-    std::this_thread::yield();
-  }
-  // Whichever decode node is taken first, the client sees one whole answer.
-  for (int i = 0; i < 3; ++i) {
-    const RawReply reply = post("/v1/chat/completions", chat());
-    EXPECT_EQ(reply.status, 200) << reply.body;
-    EXPECT_EQ(at(reply.body, "/choices/0/message/content"), "Hello world");
-    EXPECT_EQ(at(reply.body, "/usage/completion_tokens"), "12");
-  }
+  const RawReply reply = post("/v1/chat/completions", chat(R"(,"stream":true)"));
+  EXPECT_EQ(reply.status, 200);
+  EXPECT_TRUE(reply.complete);
+  const auto events = sse_events(reply.body);
+  ASSERT_GE(events.size(), 2U);
+  EXPECT_EQ(at(events.end()[-2], "/error/code"), "queue_timeout");
+  EXPECT_EQ(events.back(), "[DONE]");
 }
+
+TEST_F(GatewayTest, NoPairLeftForAWholeReplyIs503) {
+  config.gateway.queue_timeout = milliseconds(100);
+  NodeScript dying;
+  dying.die_at = 5;
+  start_pair({}, dying);
+  EXPECT_EQ(post("/v1/chat/completions", chat()).status, 503);
+}
+
+// ---- failover as the client sees it
+
+// One decode node dies at `index`, another takes over.
+class FailoverStream : public GatewayTest, public ::testing::WithParamInterface<std::uint32_t> {
+ protected:
+  void start_dying(const std::string& text) {
+    NodeScript script;
+    script.answer = [text](const GenerateRequest&) { return testing::byte_tokens(text); };
+    start_pair(script, script);
+    script.die_at = GetParam();
+    add("d1", script);
+    nodes.run_and_wait([this] { cluster->node("d0").script().max_batch = 0; });
+    while (at(get("/baton/status").body, "/nodes/2/name") == "absent") {
+      std::this_thread::yield();
+    }
+    // d0 refuses what comes before d1 has died.
+    nodes.run_and_wait([this] {
+      cluster->node("d0").script().on_reserve = [this] {
+        cluster->node("d0").script().max_batch = cluster->node("d1").is_up() ? 0 : 8;
+      };
+    });
+  }
+  std::string text_of(const RawReply& reply) {
+    std::string text;
+    for (const std::string& event : sse_events(reply.body)) {
+      const std::string piece = at(event, "/choices/0/delta/content");
+      text += piece == "absent" ? "" : piece;
+    }
+    return text;
+  }
+};
+
+TEST_P(FailoverStream, TextUsageAndLogprobsAreWhole) {
+  start_dying("Hello world");
+  const RawReply reply =
+      post("/v1/chat/completions",
+           chat(R"(,"stream":true,"logprobs":true,"stream_options":{"include_usage":true})"),
+           "x-baton-figures: 1\r\n");
+  EXPECT_EQ(text_of(reply), "Hello world");
+  const auto events = sse_events(reply.body);
+  std::string from_logprobs;
+  for (const std::string& event : events) {
+    for (int i = 0; i < 12; ++i) {
+      const std::string token = at(event, fmt::format("/choices/0/logprobs/content/{}/token", i));
+      from_logprobs += token == "absent" ? "" : token;
+    }
+  }
+  EXPECT_EQ(from_logprobs, "Hello world");
+  EXPECT_EQ(at(events.end()[-2], "/usage/completion_tokens"), "12");
+  EXPECT_EQ(at(events.end()[-2], "/usage/prompt_tokens_details/cached_tokens"), "3");
+  EXPECT_EQ(at(events.end()[-3], "/choices/0/finish_reason"), "stop");
+  EXPECT_THAT(reply.body, HasSubstr("\"failovers\":1"));
+  EXPECT_THAT(get("/metrics").body, HasSubstr("baton_failovers_total{reason=\"node_died\"} 1"));
+}
+
+TEST_P(FailoverStream, WholeRepliesToo) {
+  start_dying("Hello world");
+  const RawReply reply = post("/v1/chat/completions", chat());
+  ASSERT_EQ(reply.status, 200) << reply.body;
+  EXPECT_EQ(at(reply.body, "/choices/0/message/content"), "Hello world");
+  EXPECT_EQ(at(reply.body, "/usage/completion_tokens"), "12");
+}
+
+TEST_P(FailoverStream, StopStringOverTheGap) {
+  start_dying("Hello world");
+  const RawReply reply = post("/v1/chat/completions", chat(R"(,"stream":true,"stop":["lo wor"])"));
+  EXPECT_EQ(text_of(reply), "Hel");
+  EXPECT_EQ(sse_events(reply.body).back(), "[DONE]");
+}
+
+TEST_P(FailoverStream, CharactersOverTheGap) {
+  start_dying("h\xc3\xa9\xf0\x9f\x98\x80\xe2\x82\xac!");
+  const RawReply reply = post("/v1/chat/completions", chat(R"(,"stream":true)"));
+  EXPECT_EQ(text_of(reply), "h\xc3\xa9\xf0\x9f\x98\x80\xe2\x82\xac!");
+}
+
+INSTANTIATE_TEST_SUITE_P(Indices, FailoverStream, ::testing::Values(1, 2, 4, 5, 6, 8, 10));
 
 TEST_F(GatewayTest, SilentNodeIsAnError) {
   start_pair();
@@ -596,6 +682,24 @@ TEST_F(GatewayTest, StopEndsStreamsWithAnErrorEvent) {
   gateway->stop();
   const RawReply reply = running.read_reply();
   EXPECT_THAT(reply.body, HasSubstr("shutting down"));
+}
+
+TEST_F(GatewayTest, DrainsANodeOnRequest) {
+  start_pair();
+  const std::string path = "/v1/baton/nodes/d0/drain";
+  const RawReply reply = post(path + "?limit_ms=1000", "");
+  EXPECT_EQ(reply.status, 200);
+  EXPECT_EQ(at(reply.body, "/node"), "d0");
+  EXPECT_EQ(at(reply.body, "/state"), "draining");
+  EXPECT_THAT(get("/baton/status").body, HasSubstr("\"state\":\"draining\""));
+  wait_status(503);
+  EXPECT_EQ(post("/v1/baton/nodes/x/drain", "").status, 404);
+  EXPECT_EQ(post(path + "?limit_ms=-1", "").status, 400);
+  EXPECT_EQ(post(path + "?limit_ms=99999999999999999999", "").status, 400);
+  EXPECT_EQ(post(path, "", "Origin: http://evil.example\r\n").status, 403);
+  EXPECT_EQ(get(path).status, 405);
+  EXPECT_EQ(post("/v1/baton/nodes//drain", "").status, 404);
+  wait_counts("d0", [](const testing::NodeCounts& c) { return c.drains == 1; });
 }
 
 TEST_F(GatewayTest, BusyControlPortIsAnError) {

@@ -143,7 +143,7 @@ TEST(Responses, FiguresAreMilliseconds) {
   EXPECT_EQ(figures_json(figures),
             R"({"prefill_node":"p0","decode_node":"d0","kv_transport":"tcp","kv_bytes_moved":10,)"
             R"("prefix_blocks_held":0,"cached_tokens":0,"queue_ms":1.500,"prefill_ms":0.000,)"
-            R"("transfer_ms":0.000,"max_batch":0,"chunks":0,"attempts":0})");
+            R"("transfer_ms":0.000,"max_batch":0,"chunks":0,"attempts":0,"failovers":0})");
 }
 
 }  // namespace

@@ -26,7 +26,7 @@ NodeView prefill(std::uint64_t handle) {
   return node;
 }
 RouteNeed need(std::uint32_t prompt = 100) {
-  return RouteNeed{prompt, prompt + 100, {}};
+  return RouteNeed{.prompt_tokens = prompt, .context_tokens = prompt, .total_tokens = prompt + 100};
 }
 
 TEST(Router, TakesTheLessLoadedOfEach) {
@@ -116,6 +116,56 @@ TEST(Router, AvoidsNodesThatFailed) {
   EXPECT_EQ(choose_route(nodes, wanted)->decode, NodeHandle{2});
 }
 
+TEST(Router, AvoidsOnlyWhileThereIsAnotherPair) {
+  std::vector<NodeView> nodes{decode(1), decode(2), prefill(3)};
+  const NodeHandle avoid[] = {NodeHandle{1}};
+  RouteNeed wanted = need();
+  wanted.avoid = avoid;
+  nodes[1].is_busy = true;
+  EXPECT_EQ(choose_route(nodes, wanted).error(), RouteMiss::NoCapacity);
+  nodes[1].is_draining = true;
+  EXPECT_EQ(choose_route(nodes, wanted)->decode, NodeHandle{1});
+}
+
+TEST(Router, AvoidsAPairAndNeverTakesOneThatIsOut) {
+  const std::vector<NodeView> nodes{decode(1), prefill(3), prefill(4)};
+  const NodePair pair[] = {{NodeHandle{3}, NodeHandle{1}}};
+  const NodePair both[] = {{NodeHandle{3}, NodeHandle{1}}, {NodeHandle{4}, NodeHandle{1}}};
+  RouteNeed wanted = need();
+  EXPECT_EQ(choose_route(nodes, wanted)->prefill, NodeHandle{3});
+  wanted.avoid_pairs = pair;
+  EXPECT_EQ(choose_route(nodes, wanted)->prefill, NodeHandle{4});
+  wanted.avoid_pairs = both;
+  EXPECT_TRUE(choose_route(nodes, wanted));
+  wanted.avoid_pairs = {};
+  wanted.out = pair;
+  EXPECT_EQ(choose_route(nodes, wanted)->prefill, NodeHandle{4});
+  wanted.out = both;
+  EXPECT_EQ(choose_route(nodes, wanted).error(), RouteMiss::NoPair);
+  EXPECT_FALSE(has_usable_pair(nodes, both));
+  EXPECT_TRUE(has_usable_pair(nodes, pair));
+}
+
+TEST(Router, AResumeStaysWithinItsModel) {
+  std::vector<NodeView> nodes{decode(1), prefill(2)};
+  nodes[0].model_stamp = nodes[1].model_stamp = 7;
+  RouteNeed wanted = need();
+  wanted.model_stamp = 7;
+  EXPECT_TRUE(choose_route(nodes, wanted));
+  wanted.model_stamp = 8;
+  EXPECT_EQ(choose_route(nodes, wanted).error(), RouteMiss::NoPair);
+}
+
+TEST(Router, AGrownPromptPrefersAPrefillNode) {
+  std::vector<NodeView> nodes{decode(1), prefill(2)};
+  nodes[0].local_prefill_max_tokens = 100;
+  RouteNeed wanted = need(100);
+  wanted.context_tokens = 150;
+  EXPECT_FALSE(choose_route(nodes, wanted)->is_local());
+  nodes.pop_back();
+  EXPECT_TRUE(choose_route(nodes, wanted)->is_local());
+}
+
 TEST(Admission, IsBoundedAndKeepsPlaces) {
   AdmissionQueue queue(2);
   const TimePoint later = TimePoint{} + std::chrono::hours(1);
@@ -158,7 +208,7 @@ TEST(Phase, FinalPhasesHaveNoWayOut) {
       EXPECT_TRUE(is_legal(from, Phase::Cancelled)) << to_string(from);
     }
   }
-  EXPECT_EQ(legal, 19);
+  EXPECT_EQ(legal, 21);
   EXPECT_FALSE(is_legal(Phase::Queued, Phase::Prefilling));
 }
 
