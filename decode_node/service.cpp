@@ -88,7 +88,9 @@ Result<KvGrant> Service::reserve_local(node::ClientId client,
   const std::uint32_t max_prefix = (size.context - 1) / block_tokens;
   const std::uint32_t cached =
       kv_.index().peek(engine::context_of(request), max_prefix) * block_tokens;
-  if (size.context - cached > config_.local_prefill_max_tokens) {
+  // A resumed request has grown; where it was taken by its prompt, it is taken again.
+  if (size.context - cached > config_.local_prefill_max_tokens &&
+      request.prompt.size() > config_.local_prefill_max_tokens) {
     return fail(ErrorCode::InvalidArgument,
                 fmt::format("{} tokens are to be prefilled and node {} takes up to {} "
                             "(decode.local_prefill_max_tokens)",
