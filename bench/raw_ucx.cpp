@@ -1,8 +1,11 @@
 #include "bench/raw_ucx.h"
 
+#include <fmt/format.h>
 #include <ucp/api/ucp.h>
 
 #include <cstring>
+#include <span>
+#include <vector>
 
 #include "transfer/ucx/context.h"
 #include "transfer/ucx/endpoint.h"
@@ -16,9 +19,9 @@ using transfer::UcxEndpoint;
 using transfer::UcxMemory;
 using transfer::UcxWorker;
 
-class Raw final : public RawUcx {
+class RawAm final : public RawUcx {
  public:
-  explicit Raw(KvArenaView arena) : arena_(arena) {}
+  explicit RawAm(KvArenaView arena) : arena_(arena) {}
 
   Status start(const std::string& transport) {
     transfer::TransportOptions options;
@@ -26,13 +29,17 @@ class Raw final : public RawUcx {
     BATON_ASSIGN(context_, UcxContext::create(options));
     BATON_ASSIGN(memory_, UcxMemory::create(*context_, arena_.base, arena_.bytes()));
     BATON_ASSIGN(worker_, UcxWorker::create(*context_));
-    return worker_->set_message_handler(transfer::kDataMessage, &Raw::on_message, this);
+    return worker_->set_message_handler(transfer::kDataMessage, &RawAm::on_message, this);
   }
 
-  std::vector<std::byte> address() const override { return worker_->address(); }
+  Result<std::string> address() const override {
+    return to_hex(worker_->address().data(), worker_->address().size());
+  }
 
-  Status connect(std::span<const std::byte> address) override {
-    BATON_ASSIGN(const transfer::PeerAddress peer, transfer::open_address(address));
+  Status connect(const std::string& address) override {
+    const std::string bytes = from_hex(address);
+    BATON_ASSIGN(const transfer::PeerAddress peer,
+                 transfer::open_address(std::as_bytes(std::span(bytes))));
     BATON_ASSIGN(endpoint_, UcxEndpoint::create(*worker_, peer.ucx, [this](ucs_status_t) {
                    is_lost_ = true;
                  }));
@@ -50,7 +57,7 @@ class Raw final : public RawUcx {
       ucp_request_param_t params{};
       params.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
                             UCP_OP_ATTR_FIELD_MEMORY_TYPE | UCP_OP_ATTR_FIELD_MEMH;
-      params.cb.send = &Raw::on_sent;
+      params.cb.send = &RawAm::on_sent;
       params.user_data = this;
       params.memory_type = UCS_MEMORY_TYPE_HOST;
       params.memh = memory_->get();
@@ -96,7 +103,7 @@ class Raw final : public RawUcx {
 
  private:
   static void on_sent(void* request, ucs_status_t /*status*/, void* user_data) {
-    auto* self = static_cast<Raw*>(user_data);
+    auto* self = static_cast<RawAm*>(user_data);
     self->outstanding_ -= self->arena_.layout.block_bytes();
     ucp_request_free(request);
   }
@@ -105,7 +112,7 @@ class Raw final : public RawUcx {
                           ucs_status_t /*status*/,
                           std::size_t /*length*/,
                           void* user_data) {
-    ++static_cast<Raw*>(user_data)->landed_;
+    ++static_cast<RawAm*>(user_data)->landed_;
     ucp_request_free(request);
   }
 
@@ -115,7 +122,7 @@ class Raw final : public RawUcx {
                                  void* data,
                                  std::size_t length,
                                  const ucp_am_recv_param_t* param) {
-    auto* self = static_cast<Raw*>(arg);
+    auto* self = static_cast<RawAm*>(arg);
     std::uint32_t index = 0;
     std::memcpy(&index, header, sizeof(index));
     std::byte* place = self->arena_.block(0, BlockId{index});
@@ -128,7 +135,7 @@ class Raw final : public RawUcx {
     params.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
                           UCP_OP_ATTR_FIELD_MEMORY_TYPE | UCP_OP_ATTR_FIELD_MEMH |
                           UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
-    params.cb.recv_am = &Raw::on_received;
+    params.cb.recv_am = &RawAm::on_received;
     params.user_data = self;
     params.memory_type = UCS_MEMORY_TYPE_HOST;
     params.memh = self->memory_->get();
@@ -149,8 +156,24 @@ class Raw final : public RawUcx {
 
 }  // namespace
 
-Result<std::unique_ptr<RawUcx>> RawUcx::create(const std::string& transport, KvArenaView arena) {
-  auto raw = std::make_unique<Raw>(arena);
+std::string to_hex(const void* bytes, std::size_t size) {
+  std::string out;
+  for (std::size_t i = 0; i < size; ++i) {
+    out += fmt::format("{:02x}", static_cast<const unsigned char*>(bytes)[i]);
+  }
+  return out;
+}
+
+std::string from_hex(const std::string& text) {
+  std::string out;
+  for (std::size_t i = 0; i + 1 < text.size(); i += 2) {
+    out.push_back(static_cast<char>(std::stoul(text.substr(i, 2), nullptr, 16)));
+  }
+  return out;
+}
+
+Result<std::unique_ptr<RawUcx>> make_raw_am(const std::string& transport, KvArenaView arena) {
+  auto raw = std::make_unique<RawAm>(arena);
   BATON_TRY(raw->start(transport));
   return raw;
 }

@@ -1,9 +1,9 @@
-// How fast KV blocks move between two processes of this machine, beside a bare UCX loop with the
-// same messages, window and buffers, the two in turns. Every block is a message of its own (no two
-// are neighbours), so a row shows what one descriptor of that size costs.
+// How fast KV blocks move between two processes of this machine, beside bare UCX loops with the
+// same messages, window and buffers, all in turns: the better of puts and active messages is what a
+// row is a share of.
 //
-// Thread: the caller's; starts one child process (baton-transfer-probe, found beside the program)
-// for each row and ends it. Failure: IoError when it cannot be started or dies.
+// Thread: the caller's; starts one child process (baton-transfer-probe) for each row and ends it.
+// Failure: see transfer_pair.h.
 #pragma once
 
 #include <cstddef>
@@ -20,8 +20,9 @@ namespace baton::bench {
 struct TransferBenchOptions {
   std::vector<std::string> transports{"tcp", "shm"};
   std::vector<std::size_t> sizes{4096, 16384, 65536, 262144, 1048576, 4194304};
-  std::vector<std::uint32_t> descriptors;  // empty: as many as make 64 MiB, at most 4096
-  std::uint32_t repetitions = 9;           // turns of each side; the median counts
+  // Empty: as many as make 64 MiB, at most 4096; of 4 KiB 1 to 16384.
+  std::vector<std::uint32_t> descriptors;
+  std::uint32_t repetitions = 11;  // turns of each; the median counts
   std::size_t window_bytes = std::size_t{8} << 20;
   std::string probe;  // program; empty: beside this one
   std::function<void(std::string_view)> progress;
@@ -32,17 +33,20 @@ struct TransferBenchRow {
   std::size_t bytes = 0;  // of a descriptor
   std::uint32_t descriptors = 0;
   double gb_per_s = 0;
-  double raw_gb_per_s = 0;
+  double raw_gb_per_s = 0;  // the better of the next two
+  double raw_put_gb_per_s = 0;
+  double raw_am_gb_per_s = 0;
+  double memcpy_gb_per_s = 0;  // one thread
   double ratio_to_raw = 0;
   double us_per_op = 0;
+  double raw_us_per_op = 0;
   double cpu_s_per_gib = 0;  // both processes
   double raw_cpu_s_per_gib = 0;
+  double spread = 0;  // of our turns: quartile to quartile, as a share of the median
 };
 
 Result<std::vector<TransferBenchRow>> run_transfer_bench(const TransferBenchOptions& options);
+// One line with its last brace open: further keys may follow.
 std::string to_json(const std::vector<TransferBenchRow>& rows);
-
-// The child's side: serves one row over stdin and stdout.
-int run_transfer_probe(const std::string& transport, std::size_t bytes, std::uint32_t blocks);
 
 }  // namespace baton::bench

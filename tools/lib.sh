@@ -35,3 +35,27 @@ step() {
   fi
   say "    done in $((SECONDS - from)) s"
 }
+
+# peer_environment NAME MODULE WHEEL...: makes $BATON_CACHE/peers/NAME, a Python environment with the
+# wheels and the loop that drives them, and prints its folder. System libraries that MODULE lacks are
+# installed.
+peer_environment() {
+  local name=$1 module=$2 folder=${BATON_CACHE:-$HOME/.cache/baton}/peers/$1 as_root=
+  shift 2
+  if ! "$folder/bin/python3" -c "import $module" 2> /dev/null; then
+    mkdir -p "$(dirname "$folder")"
+    step "Making $folder" "peer-$name.log" python3 -m venv --clear "$folder"
+    step "Fetching $*" "peer-$name.log" \
+      "$folder/bin/python3" -m pip install --disable-pip-version-check --no-deps "$@"
+    if ! "$folder/bin/python3" -c "import $module" 2> /dev/null; then
+      [ "$(id -u)" -eq 0 ] || as_root=sudo
+      step "Installing system libraries" "peer-$name.log" $as_root apt-get \
+        -o DPkg::Lock::Timeout=600 install -y --no-install-recommends \
+        libibverbs1 librdmacm1 libnuma1 libcurl4
+      step "Trying $module" "peer-$name.log" "$folder/bin/python3" -c "import $module"
+    fi
+  fi
+  cp "$root/tools/peers/transfer_loop.py" "$folder/"
+  say "$name is there:"
+  echo "$folder"
+}
