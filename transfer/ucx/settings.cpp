@@ -94,11 +94,9 @@ UcxSettings shipped(const TransportOptions& options) {
       settings.emplace_back("UD_VERBS_ETH_DGID_CHECK", "n");
     }
   }
-  unsigned major = 0;
-  unsigned minor = 0;
-  unsigned patch = 0;
-  ucp_get_version(&major, &minor, &patch);
-  if (major > 1 || minor >= 22) {
+  if (options.transport == "auto" || options.transport == "tcp") {
+    // UCX's own 8 KiB cut every message in as many system calls. Measured on a loopback with 1.13,
+    // active messages of 64 KiB and 1 MiB: 1.3 to 1.6 times as fast.
     settings.emplace_back("TCP_TX_SEG_SIZE", "256k");
     settings.emplace_back("TCP_RX_SEG_SIZE", "256k");
   }
