@@ -1,7 +1,6 @@
 #include "bench/transfer_layerwise.h"
 
 #include <fmt/format.h>
-#include <xxhash.h>
 
 #include <algorithm>
 #include <chrono>
@@ -30,9 +29,12 @@ double ms_since(Clock::time_point begin) {
   return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
 }
 
-double median(std::vector<double> values) {
+double quantile(std::vector<double> values, double share) {
   std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
+  return values[static_cast<std::size_t>(share * static_cast<double>(values.size() - 1) + 0.5)];
+}
+double median(std::vector<double> values) {
+  return quantile(std::move(values), 0.5);
 }
 
 // One prompt, computed once.
@@ -80,8 +82,8 @@ class Layerwise {
     return {};
   }
 
-  // Without `sends` nothing is transferred.
-  Result<Pass> compute(bool sends) {
+  // Without a digest mode nothing is transferred.
+  Result<Pass> compute(std::optional<transfer::DigestMode> digest) {
     GenerateRequest request;
     for (std::uint32_t i = 0; i < options_.prompt_tokens; ++i) {
       request.prompt.push_back(static_cast<TokenId>(1000 + i * 7919 % 40'000));
@@ -94,8 +96,8 @@ class Layerwise {
     engine::Sequence sequence(
         std::move(request), size, engine::BlockTable({}, std::move(leases)), 0);
     std::unique_ptr<transfer::LeaseSender> sender;
-    if (sends) {
-      BATON_ASSIGN(sender, open());
+    if (digest) {
+      BATON_ASSIGN(sender, open(*digest));
     }
     Pass pass;
     const std::uint64_t sent_before = transport_->stats().bytes_sent;
@@ -124,38 +126,38 @@ class Layerwise {
       ++pass.chunks;
     }
     pass.prefill_ms = ms_since(begin);
-    if (sends) {
+    if (digest) {
       BATON_TRY(finish(*sender, sent_before, sent_at_last_layer, pass));
     }
     return pass;
   }
 
-  // XXH3 over every block of the prompt, as they lie in the arena.
+  // Over every block of the prompt, as they lie in the arena.
   double digest_gb_per_s() const {
     const KvArenaView& arena = kv_->arena();
-    std::uint64_t all = 0;
+    transfer::BlockDigest all({1, 1}, transfer::DigestMode::All);
     const auto begin = Clock::now();
     for (std::uint32_t layer = 0; layer < arena.layout.layers; ++layer) {
       for (std::uint32_t block = 0; block < arena.num_blocks; ++block) {
-        all ^= XXH3_64bits(arena.block(layer, BlockId{block}), arena.layout.block_bytes());
+        all.add(layer, block, {arena.block(layer, BlockId{block}), arena.layout.block_bytes()});
       }
     }
     const double seconds = ms_since(begin) * 1e-3;
-    return all == 0 ? 0 : static_cast<double>(arena.bytes()) / seconds * 1e-9;
+    return all.value() == 0 ? 0 : static_cast<double>(arena.bytes()) / seconds * 1e-9;
   }
 
   const engine::PrefillLimits& limits() const { return limits_; }
 
  private:
-  Result<std::unique_ptr<transfer::LeaseSender>> open() {
+  Result<std::unique_ptr<transfer::LeaseSender>> open(transfer::DigestMode digest) {
     KvGrant grant;
     grant.lease = {++leases_, 77};
     grant.epoch = Epoch{1};
     grant.layout_hash = kv_->layout().hash();
     grant.runs.push_back({BlockId{0}, blocks_});
-    process_->say(fmt::format("ours {}", leases_));
+    process_->say(fmt::format("lease {} {}", leases_, static_cast<unsigned>(digest)));
     BATON_ASSIGN([[maybe_unused]] const auto opened, process_->hear("open"));
-    return transport_->begin(peer_, grant);
+    return transport_->begin(peer_, grant, digest);
   }
 
   Status finish(transfer::LeaseSender& sender,
@@ -164,10 +166,13 @@ class Layerwise {
                 Pass& pass) {
     const std::uint64_t sent_at_end = transport_->stats().bytes_sent;
     const auto begin = Clock::now();
-    std::promise<Result<std::uint64_t>> flushed;
-    sender.finish([&](Result<std::uint64_t> sent) { flushed.set_value(std::move(sent)); });
-    BATON_ASSIGN(pass.bytes, flushed.get_future().get());
+    std::promise<Result<transfer::Sent>> flushed;
+    sender.finish([&](Result<transfer::Sent> sent) { flushed.set_value(std::move(sent)); });
+    BATON_ASSIGN(const transfer::Sent sent, flushed.get_future().get());
+    pass.bytes = sent.bytes;
     pass.commit_ms = ms_since(begin);
+    process_->say(
+        fmt::format("commit {} {}", static_cast<unsigned>(sent.digest_mode), sent.digest));
     BATON_ASSIGN([[maybe_unused]] const auto landed, process_->hear("landed"));
     pass.landed_ms = ms_since(begin);
     const auto share = [&](std::uint64_t sent) {
@@ -201,21 +206,31 @@ Result<LayerwiseReport> run_layerwise(const LayerwiseOptions& options) {
   BATON_TRY(bench.start());
   std::vector<Pass> passes;
   std::vector<double> alone;
+  std::vector<double> costs;
   for (std::uint32_t i = 0; i <= options.repetitions; ++i) {  // the first passes warm up
-    BATON_ASSIGN(const Pass with, bench.compute(true));
-    BATON_ASSIGN(const Pass without, bench.compute(false));
+    // Off and all in turns, each as often first as second.
+    Pass off;
+    Pass all;
+    for (const bool is_all : {i % 2 == 0, i % 2 != 0}) {
+      const auto mode = is_all ? transfer::DigestMode::All : transfer::DigestMode::Off;
+      BATON_ASSIGN(is_all ? all : off, bench.compute(mode));
+    }
+    BATON_ASSIGN(const Pass without, bench.compute(std::nullopt));
     if (options.progress) {
       options.progress(
           fmt::format("prefill {:.0f} ms, {:.1f} % of the bytes gone before its last layer's end, "
-                      "commit {:.2f} ms later; without transfer {:.0f} ms",
-                      with.prefill_ms,
-                      with.hidden_share * 100,
-                      with.commit_ms,
+                      "commit {:.2f} ms later; with digests {:.0f} ms, without transfer {:.0f} ms",
+                      off.prefill_ms,
+                      off.hidden_share * 100,
+                      off.commit_ms,
+                      all.prefill_ms,
                       without.prefill_ms));
     }
     if (i > 0) {
-      passes.push_back(with);
+      passes.push_back(off);
       alone.push_back(without.prefill_ms);
+      costs.push_back((all.prefill_ms + all.landed_ms - off.prefill_ms - off.landed_ms) /
+                      off.prefill_ms);
     }
   }
   const auto middle = [&](double Pass::*field) {
@@ -237,6 +252,8 @@ Result<LayerwiseReport> run_layerwise(const LayerwiseOptions& options) {
   report.alone_ms = median(alone);
   report.commit_ms = middle(&Pass::commit_ms);
   report.landed_ms = middle(&Pass::landed_ms);
+  report.digest_cost_share = median(costs);
+  report.digest_cost_spread = quantile(costs, 0.75) - quantile(costs, 0.25);
   report.digest_gb_per_s = bench.digest_gb_per_s();
   const double digest_ms = 2 * static_cast<double>(report.bytes) / report.digest_gb_per_s * 1e-6;
   report.digest_raw_share = digest_ms / report.prefill_ms;
@@ -248,6 +265,7 @@ std::string to_json(const LayerwiseReport& report) {
       "{{\"transport\": \"{}\", \"prompt_tokens\": {}, \"chunk_tokens\": {}, \"chunks\": {}, "
       "\"bytes\": {}, \"hidden_share\": {:.4f}, \"hidden_share_at_end\": {:.4f}, "
       "\"prefill_ms\": {:.3f}, \"alone_ms\": {:.3f}, \"commit_ms\": {:.3f}, \"landed_ms\": {:.3f}, "
+      "\"digest_cost_share\": {:.5f}, \"digest_cost_spread\": {:.5f}, "
       "\"digest_gb_per_s\": {:.3f}, \"digest_raw_share\": {:.5f}}}",
       report.transport,
       report.prompt_tokens,
@@ -260,6 +278,8 @@ std::string to_json(const LayerwiseReport& report) {
       report.alone_ms,
       report.commit_ms,
       report.landed_ms,
+      report.digest_cost_share,
+      report.digest_cost_spread,
       report.digest_gb_per_s,
       report.digest_raw_share);
 }

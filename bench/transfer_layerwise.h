@@ -21,7 +21,7 @@ struct LayerwiseOptions {
   std::uint32_t chunk_tokens = 0;  // 0: the configuration's default
   unsigned threads = 0;            // 0: all cores
   std::string transport = "tcp";
-  std::uint32_t repetitions = 3;  // the medians count
+  std::uint32_t repetitions = 5;  // of each kind of pass; the medians count
   std::string probe;              // program; empty: beside this one
   std::function<void(std::string_view)> progress;
 };
@@ -37,12 +37,16 @@ struct LayerwiseReport {
   // that layer and the sampling were over.
   double hidden_share = 0;
   double hidden_share_at_end = 0;
-  double prefill_ms = 0;        // from the first chunk's start to the first token
-  double alone_ms = 0;          // the same without a transfer
-  double commit_ms = 0;         // from the first token to Commit: everything flushed
-  double landed_ms = 0;         // from the first token until the other side has counted every byte
-  double digest_gb_per_s = 0;   // of XXH3 over the prompt's blocks, one thread
-  double digest_raw_share = 0;  // both sides' digests at that speed, as a share of prefill_ms
+  double prefill_ms = 0;  // from the first chunk's start to the first token, digests off
+  double alone_ms = 0;    // the same without a transfer
+  double commit_ms = 0;   // from the first token to Commit: everything flushed
+  double landed_ms = 0;   // from the first token until the other side has counted every byte
+  // What digests of all blocks, taken on both sides, add to prefill and landing, as a share of
+  // prefill: the median over pairs of passes, off and all in turns. May be below 0 by noise.
+  double digest_cost_share = 0;
+  double digest_cost_spread = 0;  // of the pairs, quartile to quartile
+  double digest_gb_per_s = 0;     // of the digest over the prompt's blocks, one thread
+  double digest_raw_share = 0;    // both sides' digests at that speed, as a share of prefill
 };
 
 Result<LayerwiseReport> run_layerwise(const LayerwiseOptions& options);

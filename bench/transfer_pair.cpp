@@ -89,8 +89,8 @@ Result<Turn> TransferPair::turn_ours() {
   const auto begin = Clock::now();
   BATON_ASSIGN(const auto sender, ours_->begin(peer_, grant));
   sender->send_layer(0, 0, std::move(blocks));
-  std::promise<Result<std::uint64_t>> flushed;
-  sender->finish([&](Result<std::uint64_t> sent) { flushed.set_value(std::move(sent)); });
+  std::promise<Result<transfer::Sent>> flushed;
+  sender->finish([&](Result<transfer::Sent> sent) { flushed.set_value(std::move(sent)); });
   BATON_ASSIGN([[maybe_unused]] const auto sent, flushed.get_future().get());
   return landed(begin, cpu);
 }

@@ -64,18 +64,22 @@ class Probe {
       std::istringstream words(line);
       std::string verb;
       std::uint32_t number = 0;
-      words >> verb >> number;
-      BATON_TRY(obey(verb, number));
+      std::uint32_t mode = 0;
+      words >> verb >> number >> mode;
+      BATON_TRY(obey(verb, number, mode));
     }
     return {};
   }
 
  private:
-  Status obey(const std::string& verb, std::uint32_t number) {
+  Status obey(const std::string& verb, std::uint32_t number, std::uint32_t mode) {
     const double cpu = process_cpu_seconds();
     const auto landed = [cpu] { say(fmt::format("landed {}", process_cpu_seconds() - cpu)); };
     if (verb == "ours") {
       BATON_TRY(receive_ours(number));
+      landed();
+    } else if (verb == "lease") {
+      BATON_TRY(receive_committed(number, mode));
       landed();
     } else if (verb == "am" && am_ != nullptr) {
       say("open");
@@ -102,12 +106,35 @@ class Probe {
   Status receive_ours(std::uint32_t number) {
     const auto lease =
         ours_->open_lease(LeaseId{number, 77}, Epoch{1}, {{BlockId{0}, options_.blocks}});
-    std::promise<Status> complete;
-    lease->expect(arena_->view().bytes(), [&](Result<transfer::LeaseReceiver::Done> done) {
-      complete.set_value(done ? Status{} : std::unexpected(done.error()));
-    });
+    const auto complete = expect(*lease, {.bytes = arena_->view().bytes()});
     say("open");
-    return complete.get_future().get();
+    return complete->get_future().get();
+  }
+
+  Status receive_committed(std::uint32_t number, std::uint32_t mode) {
+    const auto lease =
+        ours_->open_lease(LeaseId{number, 77},
+                          Epoch{1},
+                          {{BlockId{0}, options_.blocks}},
+                          transfer::digest_mode_of(mode).value_or(transfer::DigestMode::Off));
+    say("open");
+    std::string line;
+    std::getline(std::cin, line);
+    std::istringstream words(line);
+    std::string verb;
+    transfer::Sent sent{.bytes = arena_->view().bytes()};
+    words >> verb >> mode >> sent.digest;
+    sent.digest_mode = transfer::digest_mode_of(mode).value_or(transfer::DigestMode::Off);
+    return expect(*lease, sent)->get_future().get();
+  }
+
+  static std::shared_ptr<std::promise<Status>> expect(transfer::LeaseReceiver& lease,
+                                                      const transfer::Sent& sent) {
+    auto complete = std::make_shared<std::promise<Status>>();
+    lease.expect(sent, [complete](Result<transfer::LeaseReceiver::Done> done) {
+      complete->set_value(done ? Status{} : std::unexpected(done.error()));
+    });
+    return complete;
   }
 
   const TransferProbeOptions options_;

@@ -1,9 +1,9 @@
 // The receiving process of the transfer benchmarks. It obeys one line at a time:
 //   ours LEASE  opens a lease on every block; "open", then "landed CPU_SECONDS" once all is in
-//   am COUNT    the same with COUNT active messages of the bare loop
-//   put 0       "open", serves puts until the next line comes, then "landed CPU_SECONDS"
-//   clear 0     zeroes the blocks: "cleared"
-//   digest 0    "digest XXH3" of all blocks
+//   lease LEASE MODE  the same with digests of that mode, once the next line "commit MODE DIGEST"
+//   came am COUNT    the same with COUNT active messages of the bare loop put 0       "open",
+//   serves puts until the next line comes, then "landed CPU_SECONDS" clear 0     zeroes the blocks:
+//   "cleared" digest 0    "digest XXH3" of all blocks
 //
 // Thread: main. Failure: an Error for the process's last words.
 #pragma once

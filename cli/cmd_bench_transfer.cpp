@@ -112,7 +112,8 @@ void print_layerwise(const bench::LayerwiseReport& report) {
       "  gone before the last layer's end   {:>9.2f} %    {}\n"
       "  gone when the first token is there {:>9.2f} %\n"
       "  from the first token to Commit     {:>9.2f} ms   (received and counted: {:.2f} ms)\n"
-      "  XXH3 of the blocks                 {:>9.2f} GB/s (both sides: {:.2f} % of prefill)\n",
+      "  digest of all blocks, both sides   {:>9.2f} %    of prefill, +- {:.2f}\n"
+      "  the digest alone                   {:>9.2f} GB/s (both sides: {:.2f} % of prefill)\n",
       report.prompt_tokens,
       report.chunks,
       report.chunk_tokens,
@@ -125,6 +126,8 @@ void print_layerwise(const bench::LayerwiseReport& report) {
       report.hidden_share_at_end * 100,
       report.commit_ms,
       report.landed_ms,
+      report.digest_cost_share * 100,
+      report.digest_cost_spread * 50,
       report.digest_gb_per_s,
       report.digest_raw_share * 100);
 }
