@@ -22,7 +22,7 @@ struct TransferBenchOptions {
   std::vector<std::size_t> sizes{4096, 16384, 65536, 262144, 1048576, 4194304};
   // Empty: as many as make 64 MiB, at most 4096; of 4 KiB 1 to 16384.
   std::vector<std::uint32_t> descriptors;
-  std::uint32_t repetitions = 11;  // turns of each; the median counts
+  std::uint32_t repetitions = 21;  // turns of each; the median counts
   std::size_t window_bytes = std::size_t{8} << 20;
   std::string probe;  // program; empty: beside this one
   std::function<void(std::string_view)> progress;

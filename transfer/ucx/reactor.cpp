@@ -17,7 +17,7 @@ namespace {
 
 // Rounds without work before the thread sleeps while transfers are open. An empty round takes well
 // under a microsecond; a sleep and its wake-up cost about ten.
-constexpr int kSpinRounds = 100;
+constexpr int kSpinRounds = 500;
 // Beside the descriptors, in case UCX misses a wake-up; also drives keepalive.
 constexpr int kTimerMs = 100;
 // Rounds after which a thread that never sleeps looks at its descriptors.
