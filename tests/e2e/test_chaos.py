@@ -75,6 +75,7 @@ def kill_under_load(tmp_path, rounds):
                 cluster[victim].start()
                 cluster.wait_ready()
         assert not load.wrong, f"answers changed: {load.wrong}"
+        assert not load.failed, f"{load.failed} requests did not complete"
         assert load.good > 4 * rounds
         harness.wait_for("the blocks to come back", lambda: settled(cluster))
 

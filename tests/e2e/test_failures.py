@@ -3,7 +3,6 @@ import json
 import socket
 import subprocess
 import threading
-import time
 
 import harness
 import pytest
@@ -26,7 +25,8 @@ def run_node(cluster, role, name, *overrides, timeout=60):
 def refusal_of(cluster, tmp_path, role, name, *overrides):
     """What a node that the gateway refuses says; it may end or go on dialling."""
     command = [str(BIN / f"baton-{role}"), "--config", str(cluster.file), "--name", name]
-    for override in overrides:
+    # The port of the file is taken by the node that this one pretends to be.
+    for override in (f"{role}.pool.0.admin_listen=127.0.0.1:0", *overrides):
         command += ["--set", override]
     node = harness.Process("refused", command, tmp_path / "refused.log").start()
     try:
@@ -53,30 +53,28 @@ def test_kill_idle_and_start_again(cluster, victim):
         assert cluster[name].popen.pid == pid and cluster[name].running()
 
 
-def test_prefill_that_dies_at_work_is_a_clean_error(cluster):
+def test_prefill_that_dies_at_work_is_waited_for(cluster):
+    prompt = harness.words(4000, 12)
     result = {}
 
     def ask():
         try:
-            result["answer"] = cluster.complete(harness.words(4000, 12), max_tokens=8)
+            result["answer"] = cluster.complete(prompt, max_tokens=8)
         except HttpError as error:
             result["error"] = error
-        result["at"] = time.monotonic()
 
     client = threading.Thread(target=ask)
     client.start()
     harness.wait_for("prefill to be at work",
                      lambda: cluster.nodes().get("prefill-0", {}).get("queued_tokens", 0) > 0, every=0.005)
-    killed = time.monotonic()
     cluster["prefill-0"].kill()
-    client.join(30)
-    assert "error" in result, result
-    assert result["error"].status in (500, 502, 503), result["error"]
-    assert result["error"].error["message"]
-    assert result["at"] - killed < 2
+    harness.wait_for("readiness to end", lambda: not cluster.nodes().get("prefill-0"))
+    assert client.is_alive()
     cluster["prefill-0"].start()
+    client.join(harness.READY_LIMIT)
+    assert "answer" in result, result
     cluster.wait_ready()
-    assert cluster.complete("Hello", max_tokens=4)["usage"]["completion_tokens"] == 4
+    assert cluster.complete(prompt, max_tokens=8)["choices"] == result["answer"]["choices"]
 
 
 def test_client_that_leaves_frees_the_nodes(cluster):
@@ -118,10 +116,6 @@ def test_node_with_another_model_is_refused_by_name(cluster, tmp_path):
         pytest.skip("baton pull gemma3-270m has not run")
     text = refusal_of(cluster, tmp_path, "decode", "decode-0", f"model.path={harness.GEMMA}")
     assert any(word in text for word in ("weights", "layout", "tokenizer", "numerics")), text
-
-
-def test_node_with_another_layout_is_refused_by_name(cluster, tmp_path):
-    assert "layout" in refusal_of(cluster, tmp_path, "decode", "decode-0", "kv.block_tokens=64")
 
 
 def test_node_with_the_wrong_token_is_refused(cluster, tmp_path):
