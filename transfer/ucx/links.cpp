@@ -8,6 +8,15 @@ namespace {
 
 // How long UCX may take to give back what is outstanding on a closing connection.
 constexpr std::chrono::milliseconds kCloseLimit{500};
+// How long a connection over verbs may take to be complete. Less than UCX's UD_TIMEOUT of 30 s: UCX
+// 1.13 ends the process when that one runs out first.
+constexpr std::chrono::seconds kProveLimit{20};
+
+// Connected, as far as UCX has said, and not yet complete.
+bool is_awaited(const Link& link) {
+  const Lane lane = link.lane;
+  return link.is_up && !link.is_proven && lane != Lane::Tcp && lane != Lane::Shm;
+}
 
 }  // namespace
 
@@ -31,6 +40,8 @@ Status UcxLinks::open(const LinkPtr& link, const PeerAddress& address) {
   BATON_TRY(reactor_.watch(link->worker->event_fd(), nullptr));
   links_.push_back(link);
   prove(*link);
+  link->prove_limit = std::chrono::steady_clock::now() + kProveLimit;
+  needs_check_ |= is_awaited(*link);
   if (link->process) {
     return reactor_.watch(link->process.get(), [this, weak = std::weak_ptr(link)] {
       if (const LinkPtr lost = weak.lock()) {
@@ -82,12 +93,15 @@ void UcxLinks::check() {
   for (const LinkPtr& link : links) {
     if (link->lost != UCS_OK) {
       lose(link, Error{ErrorCode::PeerDead, ucx_error("the peer's data connection", link->lost)});
+    } else if (is_awaited(*link) && std::chrono::steady_clock::now() >= link->prove_limit) {
+      lose(link, Error{ErrorCode::PeerDead, "the peer does not answer on its data connection"});
     }
   }
   std::erase_if(links_,
                 [this](const LinkPtr& link) { return link->is_closing && is_closed(link); });
-  needs_check_ |= std::any_of(
-      links_.begin(), links_.end(), [](const LinkPtr& link) { return link->is_closing; });
+  needs_check_ |= std::any_of(links_.begin(), links_.end(), [](const LinkPtr& link) {
+    return link->is_closing || is_awaited(*link);
+  });
 }
 
 void UcxLinks::lose(const LinkPtr& link, const Error& error) {

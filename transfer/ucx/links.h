@@ -7,7 +7,9 @@
 // Closing that does not end in time ends by abandoning the worker. UCX 1.13 may end the process
 // when a connection is closed before it is complete: a TCP one that is being refused, one over
 // verbs whose first messages are still queued. So each is proven by a flush of its own, and one
-// that is neither proven nor (tcp) lost yet is not closed, but given time, then abandoned.
+// that is neither proven nor (tcp) lost yet is not closed, but given time, then abandoned. Over
+// verbs UCX itself ends the process when a peer that is gone leaves a connection incomplete for
+// long: such a one is given up before.
 //
 // Owner: UcxSender. Thread: the reactor, but for a Link's atomics. Failure: `open` says why;
 // later a lost link is reported once.
@@ -41,7 +43,8 @@ struct Link {
   UniqueFd process;            // readable once the peer's process has ended, when of this host
   ucs_status_t lost = UCS_OK;  // set by UCX's callback, acted on after progress
   bool is_proven = false;      // the first flush has succeeded: the connection is complete
-  bool is_given_up = false;    // reported as lost
+  std::chrono::steady_clock::time_point prove_limit;  // over verbs it is given up then
+  bool is_given_up = false;                           // reported as lost
   bool is_closing = false;
   bool is_close_posted = false;
   void* close_request = nullptr;

@@ -22,7 +22,7 @@
 namespace baton::testing {
 namespace {
 
-constexpr int kHangMs = 30'000;
+constexpr int kHangMs = 120'000;
 
 // A transfer_peer with its pipes.
 class PeerProcess {
