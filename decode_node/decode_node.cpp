@@ -98,8 +98,11 @@ void DecodeNode::make_grants() {
                 drain_.check();
               }});
   const auto& cluster = deps_.config.cluster;
+  pulls_ =
+      std::make_unique<PullService>(deps_.control, deps_.transport, deps_.kv, probe_, deps_.digest);
   writers_ = std::make_unique<Writers>(deps_.control,
                                        *grants_,
+                                       *pulls_,
                                        HeartbeatLimits{.period = cluster.heartbeat,
                                                        .suspect_after = cluster.suspect_after,
                                                        .dead_after = cluster.dead_after},

@@ -10,6 +10,7 @@
 
 #include "decode_node/grant_table.h"
 #include "decode_node/probe.h"
+#include "decode_node/pull_service.h"
 #include "decode_node/scheduler.h"
 #include "decode_node/service.h"
 #include "decode_node/writers.h"
@@ -50,6 +51,7 @@ class DecodeNode final : public node::Role {
   node::Drain drain_;
   std::unique_ptr<GrantTable> grants_;
   std::unique_ptr<Scheduler> scheduler_;
+  std::unique_ptr<PullService> pulls_;
   std::unique_ptr<Writers> writers_;
   std::unique_ptr<Service> service_;
   std::unique_ptr<node::GatewayLinks> gateways_;

@@ -14,6 +14,11 @@ Counter cancelled_counter(Metrics& metrics, const char* phase) {
                          {{"phase", phase}});
 }
 
+Counter pull_counter(Metrics& metrics, const char* how) {
+  return metrics.counter(
+      "baton_decode_pulls_total", "Prefixes that prefill nodes asked for", {{"how", how}});
+}
+
 Gauge grants_gauge(Metrics& metrics, const char* event) {
   return metrics.gauge(
       "baton_decode_grant_events", "What became of grants since the start", {{"event", event}});
@@ -52,6 +57,10 @@ Probe::Probe(Metrics& metrics)
       busy_(metrics.counter("baton_decode_busy_total", "Reserves answered by Busy")),
       received_(metrics.counter("baton_decode_kv_bytes_total",
                                 "KV bytes of verified grants, counted as they landed")),
+      pulls_served_(pull_counter(metrics, "served")),
+      pulls_refused_(pull_counter(metrics, "refused")),
+      pulled_bytes_(metrics.counter("baton_decode_pulled_bytes_total",
+                                    "KV bytes of prefixes sent to prefill nodes")),
       running_(metrics.gauge("baton_decode_running", "Sequences on this node")),
       open_grants_(metrics.gauge("baton_decode_open_grants", "Grants waiting for their blocks")),
       quarantined_grants_(metrics.gauge("baton_decode_quarantined_grants",
@@ -96,6 +105,11 @@ void Probe::handed_back(ErrorCode why) {
     default:
       failed_.add();
   }
+}
+
+void Probe::pull_served(std::uint64_t bytes) {
+  pulls_served_.add();
+  pulled_bytes_.add(static_cast<double>(bytes));
 }
 
 void Probe::update(std::uint32_t running, const GrantTable& grants) {

@@ -30,6 +30,8 @@ class Probe {
   void cancelled(CancelPhase phase) { cancelled_.at(static_cast<std::size_t>(phase)).add(); }
   void busy() { busy_.add(); }
   void received(std::uint64_t bytes) { received_.add(static_cast<double>(bytes)); }
+  void pull_served(std::uint64_t bytes);
+  void pull_refused() { pulls_refused_.add(); }
   void update(std::uint32_t running, const GrantTable& grants);
 
  private:
@@ -45,6 +47,9 @@ class Probe {
   Counter late_;
   Counter busy_;
   Counter received_;
+  Counter pulls_served_;
+  Counter pulls_refused_;
+  Counter pulled_bytes_;
   Gauge running_;
   Gauge open_grants_;
   Gauge quarantined_grants_;

@@ -6,8 +6,12 @@
 
 namespace baton::decode_node {
 
-Writers::Writers(Executor& executor, GrantTable& grants, HeartbeatLimits limits, const Logger& log)
-    : executor_(executor), grants_(grants), limits_(limits), log_(log) {}
+Writers::Writers(Executor& executor,
+                 GrantTable& grants,
+                 PullService& pulls,
+                 HeartbeatLimits limits,
+                 const Logger& log)
+    : executor_(executor), grants_(grants), pulls_(pulls), limits_(limits), log_(log) {}
 
 void Writers::add(std::unique_ptr<Channel> channel,
                   const wire::Hello& hello,
@@ -26,6 +30,7 @@ void Writers::add(std::unique_ptr<Channel> channel,
       lost(id, {ErrorCode::PeerStalled, "it missed its heartbeats"});
     }
   });
+  pulls_.add_writer(added.id, *added.channel, hello.worker_address());
   log_.info("prefill node {} connected from {}", added.node, added.channel->remote());
   writers_.emplace(added.id, std::move(writer));
 }
@@ -47,8 +52,14 @@ void Writers::on_frame(Writer& writer, wire::Frame frame) {
       writer.channel->answer(frame, std::move(accepted));
       return;
     }
+    case wire::Frame::kPull:
+      pulls_.pull(writer.id, frame);
+      return;
     case wire::Frame::kAbort:
-      grants_.abort(lease_of(frame.abort()), Epoch{frame.abort().epoch()}, frame.abort().reason());
+      if (!pulls_.abort(lease_of(frame.abort()), Epoch{frame.abort().epoch()})) {
+        grants_.abort(
+            lease_of(frame.abort()), Epoch{frame.abort().epoch()}, frame.abort().reason());
+      }
       return;
     case wire::Frame::kQuiesced:
       grants_.quiesced(lease_of(frame.quiesced()), Epoch{frame.quiesced().epoch()});
@@ -90,11 +101,13 @@ void Writers::lost(WriterId id, const Error& why) {
   log_.warn("prefill node {} lost: {}", found->second->node, why.message);
   const std::unique_ptr<Writer> writer = std::move(found->second);
   writers_.erase(found);
+  pulls_.writer_lost(id);
   grants_.writer_lost(id);
 }
 
 void Writers::close_all() {
   for (const auto& [id, writer] : writers_) {
+    pulls_.writer_lost(id);
     writer->channel->close();
   }
   writers_.clear();

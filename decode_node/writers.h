@@ -15,13 +15,18 @@
 #include "common/rpc/channel.h"
 #include "common/rpc/heartbeat.h"
 #include "decode_node/grant_table.h"
+#include "decode_node/pull_service.h"
 #include "transfer/transport.h"
 
 namespace baton::decode_node {
 
 class Writers {
  public:
-  Writers(Executor& executor, GrantTable& grants, HeartbeatLimits limits, const Logger& log);
+  Writers(Executor& executor,
+          GrantTable& grants,
+          PullService& pulls,
+          HeartbeatLimits limits,
+          const Logger& log);
   Writers(const Writers&) = delete;
   Writers& operator=(const Writers&) = delete;
   ~Writers() = default;
@@ -49,6 +54,7 @@ class Writers {
 
   Executor& executor_;
   GrantTable& grants_;
+  PullService& pulls_;
   const HeartbeatLimits limits_;
   const Logger& log_;
   std::map<WriterId, std::unique_ptr<Writer>> writers_;

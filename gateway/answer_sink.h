@@ -23,6 +23,7 @@ struct AnswerFigures {
   std::uint64_t kv_bytes_moved = 0;
   std::string kv_transport = "none";
   std::uint32_t prefix_blocks_held = 0;
+  std::uint32_t pulled_tokens = 0;
   std::uint32_t cached_tokens = 0;
   std::chrono::microseconds queue{0};  // in the gateway's queue and the prefill node's
   std::chrono::microseconds prefill{0};

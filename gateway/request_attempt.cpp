@@ -284,6 +284,7 @@ void RequestTracker::add_figures(Tracked& tracked,
     // A resumed attempt may find more than the prompt.
     all.cached_tokens =
         std::min(figures.cached_tokens, static_cast<std::uint32_t>(tracked.request.prompt.size()));
+    all.pulled_tokens = figures.pulled_tokens;
     all.prefill = std::chrono::microseconds(figures.compute_us);
     all.chunks = figures.chunks;
     all.queue =

@@ -152,20 +152,22 @@ std::string figures_json(const AnswerFigures& figures) {
   append_json_string(out, figures.decode_node);
   out += ",\"kv_transport\":";
   append_json_string(out, figures.kv_transport);
-  fmt::format_to(std::back_inserter(out),
-                 ",\"kv_bytes_moved\":{},\"prefix_blocks_held\":{},\"cached_tokens\":{},"
-                 "\"queue_ms\":{:.3f},\"prefill_ms\":{:.3f},\"transfer_ms\":{:.3f},"
-                 "\"max_batch\":{},\"chunks\":{},\"attempts\":{},\"failovers\":{}}}",
-                 figures.kv_bytes_moved,
-                 figures.prefix_blocks_held,
-                 figures.cached_tokens,
-                 milliseconds(figures.queue),
-                 milliseconds(figures.prefill),
-                 milliseconds(figures.transfer),
-                 figures.max_batch,
-                 figures.chunks,
-                 figures.attempts,
-                 figures.failovers);
+  fmt::format_to(
+      std::back_inserter(out),
+      ",\"kv_bytes_moved\":{},\"prefix_blocks_held\":{},\"cached_tokens\":{},"
+      "\"pulled_tokens\":{},\"queue_ms\":{:.3f},\"prefill_ms\":{:.3f},\"transfer_ms\":{:.3f},"
+      "\"max_batch\":{},\"chunks\":{},\"attempts\":{},\"failovers\":{}}}",
+      figures.kv_bytes_moved,
+      figures.prefix_blocks_held,
+      figures.cached_tokens,
+      figures.pulled_tokens,
+      milliseconds(figures.queue),
+      milliseconds(figures.prefill),
+      milliseconds(figures.transfer),
+      figures.max_batch,
+      figures.chunks,
+      figures.attempts,
+      figures.failovers);
   return out;
 }
 

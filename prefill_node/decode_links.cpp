@@ -22,13 +22,15 @@ DecodeLinks::DecodeLinks(Executor& executor,
                          transfer::Transport& transport,
                          const node::NodeIdentity& identity,
                          HeartbeatLimits limits,
-                         const Logger& log)
+                         const Logger& log,
+                         bool opens_inlets)
     : executor_(executor),
       network_(network),
       transport_(transport),
       identity_(identity),
       limits_(limits),
-      log_(log) {}
+      log_(log),
+      opens_inlets_(opens_inlets) {}
 
 void DecodeLinks::post(std::function<void()> task) {
   executor_.post([alive = std::weak_ptr<bool>(alive_), task = std::move(task)] {
@@ -38,7 +40,7 @@ void DecodeLinks::post(std::function<void()> task) {
   });
 }
 
-UserId DecodeLinks::join(const KvGrant& grant, LinkUser user) {
+UserId DecodeLinks::join(const KvGrant& grant, LinkUser user, LeaseOwner owner) {
   auto found = std::ranges::find_if(
       links_, [&](const Link& link) { return link.address == grant.control_address; });
   if (found != links_.end() && found->is_up() && found->incarnation != grant.incarnation) {
@@ -55,6 +57,7 @@ UserId DecodeLinks::join(const KvGrant& grant, LinkUser user) {
                           .epoch = grant.epoch,
                           .incarnation = grant.incarnation,
                           .layout_hash = grant.layout_hash,
+                          .owner = owner,
                           .calls = std::move(user)});
   if (link.is_up()) {
     beat(link);  // binds the lease to this connection now
@@ -71,11 +74,19 @@ DecodeLinks::Link& DecodeLinks::open(const std::string& address) {
   Link& link = links_.emplace_back();
   link.address = address;
   link.number = next_number_++;
+  wire::Hello hello = identity_.hello();
+  if (opens_inlets_) {
+    if (auto inlet = transport_.open_inlet()) {
+      link.inlet = std::move(*inlet);
+      hello.set_worker_address(link.inlet->address().data(), link.inlet->address().size());
+    } else {
+      log_.warn("no way in for {}, so no pulls from it: {}", address, inlet.error().message);
+    }
+  }
   link.dial = network_.dial(
-      address,
-      identity_.hello(),
-      kDialTimeout,
-      [this, number = link.number](Result<Dialed> result) { dialed(number, std::move(result)); });
+      address, hello, kDialTimeout, [this, number = link.number](Result<Dialed> result) {
+        dialed(number, std::move(result));
+      });
   return link;
 }
 
@@ -196,7 +207,7 @@ void DecodeLinks::beat(Link& link) {
   wire::Frame frame;
   wire::Heartbeat& heartbeat = *frame.mutable_heartbeat();
   for (const auto& [id, user] : link.users) {
-    if (!user.abort_reason && !user.is_ending) {
+    if (!user.abort_reason && !user.is_ending && user.owner == LeaseOwner::DecodeNode) {
       set_lease(*heartbeat.add_leases(), user.lease, user.epoch);
     }
   }
@@ -261,6 +272,10 @@ bool DecodeLinks::abort(UserId id, const std::string& reason) {
     return false;  // the loss of the connection has ended the lease
   }
   User& user = link->users.at(id);
+  if (!link->is_up() && user.owner == LeaseOwner::ThisNode) {
+    link->users.erase(id);  // the decode node knows nothing of it
+    return false;
+  }
   if (!link->is_up()) {
     user.calls = {};
     user.abort_reason = reason;

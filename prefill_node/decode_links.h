@@ -36,6 +36,12 @@ struct LinkUser {
   std::function<void(const Error&)> on_abort;  // the decode node ended the lease
 };
 
+// Whose blocks the lease of a user is of.
+enum class LeaseOwner : std::uint8_t {
+  DecodeNode,  // renewed by heartbeats
+  ThisNode,    // the decode node writes, or is asked to
+};
+
 using UserId = StrongId<struct LinkUserTag, std::uint64_t>;
 
 class DecodeLinks {
@@ -45,13 +51,14 @@ class DecodeLinks {
               transfer::Transport& transport,
               const node::NodeIdentity& identity,
               HeartbeatLimits limits,
-              const Logger& log);
+              const Logger& log,
+              bool opens_inlets = false);
   DecodeLinks(const DecodeLinks&) = delete;
   DecodeLinks& operator=(const DecodeLinks&) = delete;
   ~DecodeLinks() = default;
 
   // Joins the link to the grant's node, dialling when there is none.
-  UserId join(const KvGrant& grant, LinkUser user);
+  UserId join(const KvGrant& grant, LinkUser user, LeaseOwner owner = LeaseOwner::DecodeNode);
   void leave(UserId id);
   // Tells the decode node to end the lease. True: told; the user stays until it leaves. False: it
   // will be told when the link comes up; the user has left.
@@ -70,6 +77,7 @@ class DecodeLinks {
     Epoch epoch{};
     Incarnation incarnation{};      // that the grant speaks of
     std::uint64_t layout_hash = 0;  // that the grant speaks of
+    LeaseOwner owner = LeaseOwner::DecodeNode;
     LinkUser calls;
     bool told_up = false;
     bool is_ending = false;                   // the decode node was told: no more renewals
@@ -77,7 +85,8 @@ class DecodeLinks {
   };
   struct Link {
     std::string address;
-    std::uint64_t number = 0;  // tells late callbacks of an earlier link apart
+    std::uint64_t number = 0;                // tells late callbacks of an earlier link apart
+    std::unique_ptr<transfer::Inlet> inlet;  // the decode node's way in, for pulls
     std::unique_ptr<Dial> dial;
     std::unique_ptr<Channel> channel;
     std::shared_ptr<transfer::Peer> peer;
@@ -109,6 +118,7 @@ class DecodeLinks {
   const node::NodeIdentity& identity_;
   const HeartbeatLimits limits_;
   const Logger& log_;
+  const bool opens_inlets_;  // lets decode nodes write here
   std::list<Link> links_;
   std::map<UserId, std::pair<LinkUser, Error>> lost_users_;  // to be told by the next task
   std::uint64_t next_number_ = 1;

@@ -27,13 +27,27 @@ Status PrefillNode::start() {
                                          HeartbeatLimits{.period = cluster.heartbeat,
                                                          .suspect_after = cluster.suspect_after,
                                                          .dead_after = cluster.dead_after},
-                                         deps_.log);
+                                         deps_.log,
+                                         deps_.config.transfer.pull);
+  pulls_ =
+      std::make_unique<Pulls>(Pulls::Parts{.executor = deps_.control,
+                                           .transport = deps_.transport,
+                                           .kv = deps_.kv,
+                                           .links = *links_,
+                                           .probe = probe_,
+                                           .log = deps_.log,
+                                           .random = deps_.random,
+                                           .node = deps_.identity.name,
+                                           .incarnation = deps_.identity.incarnation,
+                                           .enabled = deps_.config.transfer.pull,
+                                           .on_freed = [this] { scheduler_->blocks_freed(); }});
   scheduler_ =
       std::make_unique<Scheduler>(Scheduler::Parts{.executor = deps_.control,
                                                    .steps = steps_,
                                                    .kv = deps_.kv,
                                                    .transport = deps_.transport,
                                                    .links = *links_,
+                                                   .pulls = *pulls_,
                                                    .stream = stream_,
                                                    .probe = probe_,
                                                    .log = deps_.log,

@@ -16,6 +16,7 @@
 #include "node/token_stream.h"
 #include "prefill_node/decode_links.h"
 #include "prefill_node/probe.h"
+#include "prefill_node/pulls.h"
 #include "prefill_node/scheduler.h"
 #include "prefill_node/service.h"
 
@@ -34,6 +35,7 @@ class PrefillNode final : public node::Role {
   // For tests and figures.
   const Scheduler& scheduler() const { return *scheduler_; }
   const DecodeLinks& links() const { return *links_; }
+  const Pulls& pulls() const { return *pulls_; }
 
  private:
   void make_gateways();
@@ -46,6 +48,7 @@ class PrefillNode final : public node::Role {
   node::TokenStream stream_;
   node::Drain drain_;
   std::unique_ptr<DecodeLinks> links_;
+  std::unique_ptr<Pulls> pulls_;
   std::unique_ptr<Scheduler> scheduler_;
   std::unique_ptr<Service> service_;
   std::unique_ptr<node::GatewayLinks> gateways_;

@@ -27,6 +27,16 @@ Probe::Probe(Metrics& metrics)
                                      "Prompt tokens found in the prefix cache")),
       committed_(ended_counter(metrics, "committed")),
       bytes_(metrics.counter("baton_prefill_kv_bytes_total", "KV bytes of committed leases")),
+      pulls_(metrics.counter("baton_prefill_pulls_total",
+                             "Prefixes fetched from decode nodes instead of computed",
+                             {{"how", "done"}})),
+      pulls_failed_(metrics.counter("baton_prefill_pulls_total",
+                                    "Prefixes fetched from decode nodes instead of computed",
+                                    {{"how", "failed"}})),
+      pulled_tokens_(
+          metrics.counter("baton_prefill_pulled_tokens_total", "Prompt tokens fetched by pulls")),
+      pulled_bytes_(
+          metrics.counter("baton_prefill_pulled_bytes_total", "KV bytes fetched by pulls")),
       failed_(ended_counter(metrics, "failed")),
       drained_(ended_counter(metrics, "draining")),
       late_(ended_counter(metrics, "deadline")),
@@ -64,6 +74,12 @@ void Probe::failed(ErrorCode why) {
     default:
       failed_.add();
   }
+}
+
+void Probe::pulled(std::uint32_t tokens, std::uint64_t bytes) {
+  pulls_.add();
+  pulled_tokens_.add(tokens);
+  pulled_bytes_.add(static_cast<double>(bytes));
 }
 
 void Probe::update(std::size_t waiting, std::size_t jobs) {

@@ -23,6 +23,8 @@ class Probe {
   void step(double seconds, std::size_t sequences, std::uint32_t tokens);
   void request(std::uint32_t prompt_tokens, std::uint32_t cached_tokens);
   void committed(std::uint64_t bytes);
+  void pulled(std::uint32_t tokens, std::uint64_t bytes);
+  void pull_failed() { pulls_failed_.add(); }
   // A request that ends here by an error event.
   void failed(ErrorCode why);
   void cancelled(CancelPhase phase) { cancelled_.at(static_cast<std::size_t>(phase)).add(); }
@@ -37,6 +39,10 @@ class Probe {
   Counter cached_tokens_;
   Counter committed_;
   Counter bytes_;
+  Counter pulls_;
+  Counter pulls_failed_;
+  Counter pulled_tokens_;
+  Counter pulled_bytes_;
   Counter failed_;
   Counter drained_;
   Counter late_;

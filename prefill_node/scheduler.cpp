@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <utility>
 
 namespace baton::prefill_node {
@@ -56,15 +57,77 @@ bool Scheduler::admit(Job& job) {
   }
   job.figures.cached_tokens = held * block_tokens;
   job.figures.queue_us = node::to_us(parts_.executor.now() - job.arrived);
+  const std::uint32_t worth =
+      job.has_pulled ? 0
+                     : parts_.pulls.count_worth(
+                           job.sender->grant(), held, job.size.context, tokens_per_second_);
+  if (worth > 0) {
+    pull(job, std::move(prefix), std::move(*own), worth);
+  } else {
+    begin(job, std::move(prefix), std::move(*own), held * block_tokens);
+  }
+  return true;
+}
+
+void Scheduler::pull(Job& job,
+                     engine::PrefixRef prefix,
+                     std::vector<engine::BlockLease> own,
+                     std::uint32_t count) {
+  job.state = JobState::Pulling;
+  job.has_pulled = true;
+  const auto middle = own.begin() + count;
+  job.rest.assign(std::move_iterator(middle), std::move_iterator(own.end()));
+  own.erase(middle, own.end());
+  const std::uint32_t held = prefix.num_blocks();
+  job.prefix = std::move(prefix);
+  job.pull = parts_.pulls.start(job.sender->grant(),
+                                engine::context_of(job.request),
+                                held,
+                                std::move(own),
+                                tokens_per_second_,
+                                [this, number = job.number](Result<Pulls::Pulled> result) {
+                                  pulled(number, std::move(result));
+                                });
+}
+
+void Scheduler::pulled(std::uint64_t number, Result<Pulls::Pulled> result) {
+  Job* job = find(number);
+  if (job == nullptr || job->state != JobState::Pulling) {
+    return;
+  }
+  engine::PrefixRef prefix = std::move(job->prefix);
+  std::vector<engine::BlockLease> rest = std::exchange(job->rest, {});
+  if (!result) {
+    job->state = JobState::Waiting;  // its blocks are in quarantine: takes others, and computes
+  } else {
+    const std::uint32_t block_tokens = parts_.kv.layout().block_tokens;
+    job->figures.pulled_tokens = result->count * block_tokens;
+    std::vector<engine::BlockLease> own = std::move(result->blocks);
+    std::ranges::move(rest, std::back_inserter(own));
+    rest.clear();
+    const std::uint32_t held = prefix.num_blocks();
+    begin(*job, std::move(prefix), std::move(own), (held + result->count) * block_tokens);
+  }
+  prefix.reset();
+  rest.clear();
+  pump();
+}
+
+void Scheduler::begin(Job& job,
+                      engine::PrefixRef prefix,
+                      std::vector<engine::BlockLease> own,
+                      std::uint32_t computed) {
   parts_.probe.request(job.size.context, job.figures.cached_tokens);
   job.sequence =
       std::make_unique<engine::Sequence>(std::move(job.request),
                                          job.size,
-                                         engine::BlockTable(std::move(prefix), std::move(*own)),
-                                         held * block_tokens);
+                                         engine::BlockTable(std::move(prefix), std::move(own)),
+                                         computed);
   job.state = JobState::Computing;
-  job.sender->computed(job.sequence->table().ids(), job.sequence->computed());
-  return true;
+  engine::Sequence& sequence = *job.sequence;
+  sequence.table().seal(
+      parts_.kv.index(), parts_.kv.layout().block_tokens, sequence.tokens(), computed);
+  job.sender->computed(sequence.table().ids(), computed);
 }
 
 void Scheduler::pump() {
@@ -203,6 +266,9 @@ void Scheduler::end(Job& job, const std::string& reason) {
     job.end_reason = reason;  // the engine thread still reads and sends its blocks
     return;
   }
+  if (job.state == JobState::Pulling) {
+    parts_.pulls.cancel(job.pull);
+  }
   job.state = JobState::Ending;
   job.sender->abort(reason, [this, number = job.number] { remove(number); });
 }
@@ -228,6 +294,7 @@ Scheduler::Job* Scheduler::find(std::uint64_t number) {
 CancelPhase Scheduler::phase_of(const Job& job) {
   switch (job.state) {
     case JobState::Waiting:
+    case JobState::Pulling:
       return CancelPhase::Waiting;
     case JobState::Computing:
       return CancelPhase::Computing;
@@ -278,15 +345,16 @@ void Scheduler::end_all(const Error& why) {
 std::uint32_t Scheduler::num_uncomputed(node::ClientId client) const {
   return static_cast<std::uint32_t>(std::ranges::count_if(jobs_, [client](const Job& job) {
     return job.client == client &&
-           (job.state == JobState::Waiting || job.state == JobState::Computing);
+           (job.state == JobState::Waiting || job.state == JobState::Pulling ||
+            job.state == JobState::Computing);
   }));
 }
 
 std::uint32_t Scheduler::num_queued_tokens() const {
   std::uint32_t tokens = 0;
   for (const Job& job : jobs_) {
-    if (job.state == JobState::Waiting) {
-      tokens += job.size.context;
+    if (job.state == JobState::Waiting || job.state == JobState::Pulling) {
+      tokens += job.size.context - job.figures.cached_tokens;
     } else if (job.state == JobState::Computing) {
       tokens += job.sequence->num_pending();
     }

@@ -2,8 +2,8 @@
 // others', sends the first token to its gateway, and keeps its blocks until the decode node has
 // them or nothing reads them any more.
 //
-//   Waiting (no blocks) -> Computing -> Delivering (flush, Commit) -> gone
-//        any of them -> Ending (abort until quiet) -> gone
+//   Waiting (no blocks) -> [Pulling (a prefix from decode) ->] Computing -> Delivering (flush,
+//        Commit) -> gone; any of them -> Ending (abort until quiet) -> gone
 //
 // Owner: PrefillNode. Thread: control strand; only the step and its LayerSends run on the engine
 // thread. Failure: a job that fails ends with an error event to its gateway.
@@ -28,6 +28,7 @@
 #include "node/token_stream.h"
 #include "prefill_node/kv_sender.h"
 #include "prefill_node/probe.h"
+#include "prefill_node/pulls.h"
 
 namespace baton::prefill_node {
 
@@ -39,6 +40,7 @@ class Scheduler {
     engine::KvMemory& kv;
     transfer::Transport& transport;
     DecodeLinks& links;
+    Pulls& pulls;
     node::TokenStream& stream;
     Probe& probe;
     const Logger& log;
@@ -62,6 +64,8 @@ class Scheduler {
   void cancel_client(node::ClientId client);
   // Every request goes back to its gateway by this error, at once.
   void end_all(const Error& why);
+  // Blocks have come free elsewhere: looks again at who waits for some.
+  void blocks_freed() { pump(); }
 
   // Requests of a gateway whose first token is not sampled yet: they hold its credits.
   std::uint32_t num_uncomputed(node::ClientId client) const;
@@ -72,7 +76,7 @@ class Scheduler {
   std::uint64_t num_steps() const { return parts_.steps.num_steps(); }
 
  private:
-  enum class JobState : std::uint8_t { Waiting, Computing, Delivering, Ending };
+  enum class JobState : std::uint8_t { Waiting, Pulling, Computing, Delivering, Ending };
   struct Job {
     std::uint64_t number = 0;
     JobState state = JobState::Waiting;
@@ -82,7 +86,12 @@ class Scheduler {
     Attempt attempt{};
     std::uint32_t choice = 0;
     engine::RequestSize size;
-    std::unique_ptr<engine::Sequence> sequence;  // null while waiting
+    // While a prefix is pulled: what the index held, and the blocks behind the pulled ones.
+    PullId pull{};
+    bool has_pulled = false;  // once, with or without success
+    engine::PrefixRef prefix;
+    std::vector<engine::BlockLease> rest;
+    std::unique_ptr<engine::Sequence> sequence;  // null while waiting or pulling
     std::unique_ptr<KvSender> sender;
     RequestFigures figures;
     TimePoint arrived;
@@ -97,6 +106,17 @@ class Scheduler {
 
   void pump();
   bool admit(Job& job);
+  // Fetches `count` blocks, the first of `own`, from the decode node.
+  void pull(Job& job,
+            engine::PrefixRef prefix,
+            std::vector<engine::BlockLease> own,
+            std::uint32_t count);
+  void pulled(std::uint64_t number, Result<Pulls::Pulled> result);
+  // The first `computed` tokens are in the blocks.
+  void begin(Job& job,
+             engine::PrefixRef prefix,
+             std::vector<engine::BlockLease> own,
+             std::uint32_t computed);
   void run_step(const std::vector<engine::PlannedSlice>& planned);
   void step_done(const std::vector<StepSlice>& slices, node::StepEngine::Outcome outcome);
   void apply(const StepSlice& slice, const std::optional<engine::SampledToken>& sampled);

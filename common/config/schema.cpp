@@ -53,7 +53,7 @@ void visit_model(ModelSection& s, ConfigVisitor& v) {
 }
 
 void visit_kv(KvSection& s, ConfigVisitor& v) {
-  v.begin_section("kv", "Memory for keys and values. Equal on all nodes of a cluster.");
+  v.begin_section("kv", "Memory for keys and values.");
   v.number("block_tokens", s.block_tokens, 16, 256, "Tokens a block; a multiple of 16.");
   v.number("arena_mb", s.arena_mb, 1, 1U << 22U, "Size of each node's arena in MiB.");
   v.flag("prefix_cache",

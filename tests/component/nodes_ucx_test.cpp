@@ -75,6 +75,34 @@ TEST_P(NodesUcx, BlocksOfAnotherLayoutAreConverted) {
   EXPECT_TRUE(cluster_.all_clean());
 }
 
+// The same transports the other way round, with and without another layout.
+TEST_P(NodesUcx, ColdPrefillNodePullsThePrefix) {
+  cluster_.add("decode", "d0", 256);
+  cluster_.add("prefill", "warm", 256);
+  cluster_.add("prefill", "cold16", 256);
+  cluster_.use_model({.block_tokens = 32, .order = KvOrder::ByHeadAndToken});
+  cluster_.add("prefill", "cold32", 256);
+  const GenerateRequest first = make_request(1, 3000, 40);
+  cluster_.start(first, "warm", "d0");
+  const std::vector<TokenId> output = cluster_.finish(first).output();
+  cluster_.settle();
+  std::uint64_t id = 2;
+  // d0 has 3039 tokens, 189 whole blocks; of 32 tokens they are 94.
+  for (const auto& [prefill, pulled] : {std::pair{"cold16", 3024U}, std::pair{"cold32", 3008U}}) {
+    GenerateRequest second = first;
+    second.id = RequestId{id++};
+    second.prompt.insert(second.prompt.end(), output.begin(), output.end());
+    cluster_.start(second, prefill, "d0");
+    const Answer& answer = cluster_.finish(second);
+    ASSERT_FALSE(answer.error) << answer.error->message;
+    EXPECT_EQ(answer.output(), scripted_output(model_, second));
+    EXPECT_EQ(answer.figures.at(prefill).pulled_tokens, pulled);
+    EXPECT_EQ(answer.figures.at(prefill).cached_tokens, 0U);
+    cluster_.settle();
+    EXPECT_TRUE(cluster_.all_clean());
+  }
+}
+
 TEST_P(NodesUcx, WarmPrefixMovesOnlyTheRest) {
   cluster_.add("decode", "d0");
   cluster_.add("prefill", "p0");

@@ -140,10 +140,11 @@ TEST(Responses, FiguresAreMilliseconds) {
   figures.kv_bytes_moved = 10;
   figures.kv_transport = std::string("tcp");
   figures.queue = std::chrono::microseconds(1500);
-  EXPECT_EQ(figures_json(figures),
-            R"({"prefill_node":"p0","decode_node":"d0","kv_transport":"tcp","kv_bytes_moved":10,)"
-            R"("prefix_blocks_held":0,"cached_tokens":0,"queue_ms":1.500,"prefill_ms":0.000,)"
-            R"("transfer_ms":0.000,"max_batch":0,"chunks":0,"attempts":0,"failovers":0})");
+  EXPECT_EQ(
+      figures_json(figures),
+      R"({"prefill_node":"p0","decode_node":"d0","kv_transport":"tcp","kv_bytes_moved":10,)"
+      R"("prefix_blocks_held":0,"cached_tokens":0,"pulled_tokens":0,"queue_ms":1.500,"prefill_ms":0.000,)"
+      R"("transfer_ms":0.000,"max_batch":0,"chunks":0,"attempts":0,"failovers":0})");
 }
 
 }  // namespace
