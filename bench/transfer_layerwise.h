@@ -21,7 +21,7 @@ struct LayerwiseOptions {
   std::uint32_t chunk_tokens = 0;  // 0: the configuration's default
   unsigned threads = 0;            // 0: all cores
   std::string transport = "tcp";
-  std::uint32_t repetitions = 5;  // of each kind of pass; the medians count
+  std::uint32_t repetitions = 9;  // pairs of passes, digests off and all; the medians count
   std::string probe;              // program; empty: beside this one
   std::function<void(std::string_view)> progress;
 };
