@@ -15,7 +15,8 @@ namespace baton::transfer {
 namespace {
 
 constexpr std::string_view kPrefix = "UCX_";
-constexpr std::array<std::string_view, 8> kShippedNames{"KEEPALIVE_INTERVAL",
+constexpr std::array<std::string_view, 9> kShippedNames{"USE_MT_MUTEX",
+                                                        "KEEPALIVE_INTERVAL",
                                                         "MM_ERROR_HANDLING",
                                                         "RC_TIMEOUT",
                                                         "RC_RETRY_COUNT",
@@ -73,6 +74,9 @@ Status check_devices(const std::string& network) {
 // only where it means something.
 UcxSettings shipped(const TransportOptions& options) {
   UcxSettings settings;
+  // UCX's own thread shares a lock with the data thread. As a spin lock it costs a whole slice of
+  // the scheduler, 4 ms, whenever its holder has lost the processor to who waits for it.
+  settings.emplace_back("USE_MT_MUTEX", "y");
   if (options.transport != "rdma") {
     // A dead peer on shared memory is only found by keepalive. Over verbs alone it finds nothing
     // that the retries and the control connection do not find before.
