@@ -151,6 +151,9 @@ void RequestTracker::attempt_failed(Tracked& tracked, Failure failure) {
     end(tracked, Phase::Finished, FinishReason::Stop, std::nullopt);
     return wake();
   }
+  if (executor_.now() >= tracked.deadline) {
+    return give_up(tracked, Error{ErrorCode::Timeout, "The request did not finish in time."});
+  }
   if (!tracked.budget.spend(failure.reason, tracked.num_output(), failure.at_work)) {
     log_.error("request {:016x} ends after {} failovers; {} nodes died under it without progress",
                tracked.request.id.value,
