@@ -8,6 +8,7 @@
 #include "cli/command.h"
 #include "common/config/catalogue.h"
 #include "common/config/cluster_config.h"
+#include "transfer/transport.h"
 
 namespace baton::cli {
 namespace {
@@ -50,6 +51,14 @@ int run(const CheckArguments& arguments) {
   print_pool("decode", config->decode.pool);
   const auto path = resolve_model_path(config->model, CataloguePlaces::from_environment());
   fmt::print("  model    {}\n", path ? *path : path.error().message);
+  const auto ucx = transfer::Transport::check({.transport = config->transfer.transport,
+                                               .network = config->transfer.network,
+                                               .ucx = config->transfer.ucx});
+  // A note alone: the file may be another machine's.
+  fmt::print("  {:<8} {}\n",
+             ucx ? "ucx" : "note",
+             ucx ? fmt::format("{}, its lanes are there", *ucx)
+                 : "on this machine: " + ucx.error().message);
   if (const std::string note = gateway_port_note(*config); !note.empty()) {
     fmt::print("  note     {}\n", note);
   }

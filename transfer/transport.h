@@ -135,6 +135,9 @@ class Transport {
   // `arena` is registered once and outlives the transport.
   static Result<std::unique_ptr<Transport>> create(const TransportOptions& options,
                                                    KvArenaView arena);
+  // Whether UCX finds its lanes on this machine; names on standard error what of `options.ucx` and
+  // of the environment it does not know. Gives UCX's version.
+  static Result<std::string> check(const TransportOptions& options);
   virtual ~Transport() = default;
 
   virtual std::string ucx_version() const = 0;

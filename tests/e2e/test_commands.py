@@ -121,6 +121,21 @@ def test_check_names_file_line_and_nearest_key(tmp_path):
     assert f"{broken}:{line}" in done.stderr and "transfer" in done.stderr, done.stderr
 
 
+def test_check_names_ucx_settings_that_nobody_knows(tmp_path):
+    text = (ROOT / "configs/local.yaml").read_text()
+    assert "\n  transport: auto" in text
+    config = tmp_path / "cluster.yaml"
+    config.write_text(text.replace("\n  transport: auto", "\n  transport: tcp").replace("\n  ucx: {}", "\n  ucx: {UCX_KEEPALIVE_INTERVALL: 1s}"))
+    done = subprocess.run([BIN / "baton", "check", config], capture_output=True, text=True,
+                          env={**os.environ, "UCX_NO_SUCH_SETTING": "1"})
+    assert done.returncode == 0, done.stderr
+    told = [line for line in done.stderr.splitlines() if "does not know or use" in line]
+    assert len(told) == 1, done.stderr
+    assert "UCX_KEEPALIVE_INTERVALL" in told[0] and "UCX_NO_SUCH_SETTING" in told[0], told
+    assert "UCX_KEEPALIVE_INTERVAL," not in told[0] + ",", told  # shipped by Baton
+    assert "ucx" in done.stdout
+
+
 def test_every_example_configuration_is_good():
     files = [path for path in (ROOT / "configs").glob("*.yaml") if path.name != "models.yaml"]
     assert files

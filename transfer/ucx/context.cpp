@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <mutex>
+
 #include "transfer/ucx/log.h"
 #include "transfer/ucx/settings.h"
 
@@ -44,6 +46,20 @@ std::string ucx_version_string() {
   return fmt::format("{}.{}.{}", major, minor, patch);
 }
 
+namespace {
+
+// UCX names the UCX_* variables that nothing has read when a process makes its first worker. A node
+// makes one as late as its first peer comes: so one is made at the start, for that alone.
+void name_unused_settings(ucp_context_h context) {
+  ucp_worker_params_t params{};
+  ucp_worker_h worker = nullptr;
+  if (ucp_worker_create(context, &params, &worker) == UCS_OK) {
+    ucp_worker_destroy(worker);
+  }
+}
+
+}  // namespace
+
 Result<std::unique_ptr<UcxContext>> UcxContext::create(const TransportOptions& options) {
   BATON_ASSIGN(const UcxSettings settings, context_settings(options));
   BATON_TRY(apply_environment(options));
@@ -72,6 +88,8 @@ Result<std::unique_ptr<UcxContext>> UcxContext::create(const TransportOptions& o
   if (status != UCS_OK) {
     return std::unexpected(no_lane(options, status));
   }
+  static std::once_flag once;  // UCX does so too
+  std::call_once(once, [context] { name_unused_settings(context); });
   return std::unique_ptr<UcxContext>(new UcxContext(context));
 }
 

@@ -4,6 +4,7 @@
 #include <ucs/debug/log_def.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdarg>
 #include <cstdio>
@@ -47,27 +48,33 @@ void redirect_ucx_log() {
   std::call_once(once, [] { ucs_log_push_handler(&write_line); });
 }
 
-// "unused env variables: UCX_A,UCX_B (set … to suppress this warning)"; one name: "variable:".
+// UCX 1.13: "unused env variables: UCX_A,UCX_B (set … to suppress this warning)". Later ones:
+// "unused environment variables: UCX_A (maybe: UCX_C, UCX_D?); UCX_B", then the rest on a new line.
 std::string filter_unused_settings(const std::string& message) {
-  constexpr std::string_view kStart = "unused env variable";
-  if (!message.starts_with(kStart)) {
-    return message;
-  }
+  constexpr std::string_view kStart = "unused env";
   const auto colon = message.find(": ");
-  const auto end = message.find(" (set ");
-  if (colon == std::string::npos) {
+  if (!message.starts_with(kStart) || colon == std::string::npos) {
     return message;
   }
-  std::string_view names(message);
-  names = names.substr(colon + 2, end == std::string::npos ? names.npos : end - colon - 2);
+  std::string_view rest(message);
+  rest = rest.substr(colon + 2);
+  rest = rest.substr(0, std::min(rest.find(" (set "), rest.find('\n')));
   std::string left;
-  while (!names.empty()) {
-    const auto comma = names.find(',');
-    const std::string_view name = names.substr(0, comma);
-    names.remove_prefix(comma == names.npos ? names.size() : comma + 1);
+  while (!rest.empty()) {
+    const auto end = rest.find_first_of(",; ");
+    const std::string_view name = rest.substr(0, end);
+    rest.remove_prefix(end == rest.npos ? rest.size() : end);
+    std::string_view hint;
+    if (rest.starts_with(" (")) {
+      const auto close = rest.find(')');
+      hint = rest.substr(0, close == rest.npos ? close : close + 1);
+      rest.remove_prefix(hint.size());
+    }
+    rest.remove_prefix(std::min(rest.find_first_not_of(",; "), rest.size()));
     if (!is_shipped_setting(name)) {
       left += left.empty() ? "" : ", ";
       left += name;
+      left += hint;
     }
   }
   return left.empty() ? left : "settings that this UCX does not know or use: " + left;

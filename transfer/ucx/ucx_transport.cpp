@@ -308,6 +308,11 @@ TransportStats UcxTransport::stats() const {
 
 }  // namespace
 
+Result<std::string> Transport::check(const TransportOptions& options) {
+  BATON_ASSIGN([[maybe_unused]] const auto context, UcxContext::create(options));
+  return ucx_version_string();
+}
+
 Result<std::unique_ptr<Transport>> Transport::create(const TransportOptions& options,
                                                      KvArenaView arena) {
   BATON_TRY(validate(arena.layout));

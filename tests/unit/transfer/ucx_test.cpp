@@ -68,6 +68,14 @@ TEST(UcxLog, UnusedSettingsAreNamedWithoutTheShippedOnes) {
   EXPECT_EQ(filter_unused_settings("unused env variables: UCX_RC_TIMEOUT,UCX_TYPO,UCX_NO" + hint),
             "settings that this UCX does not know or use: UCX_TYPO, UCX_NO");
   EXPECT_EQ(filter_unused_settings("connect failed"), "connect failed");
+  // As UCX 1.22 words it.
+  const std::string later = "\n(set UCX_WARN_UNUSED_ENV_VARS=n to suppress this warning)";
+  EXPECT_EQ(filter_unused_settings("unused environment variable: UCX_RC_TIMEOUT" + later), "");
+  EXPECT_EQ(filter_unused_settings("unused environment variables: UCX_TLSS (maybe: UCX_TLS, "
+                                   "UCX_DLS?); UCX_RC_TIMEOUT; UCX_NO" +
+                                   later),
+            "settings that this UCX does not know or use: UCX_TLSS (maybe: UCX_TLS, UCX_DLS?), "
+            "UCX_NO");
 }
 
 TEST(UcxLane, IsReadFromUcxsDescription) {
