@@ -218,7 +218,7 @@ TEST_F(NodeFaults, ForgedLeaseIsRefusedAndCounted) {
 
 TEST_F(NodeFaults, CommitThatDisagreesEndsTheGrant) {
   const auto intruder = dial_decode();
-  for (int field = 0; field < 4; ++field) {
+  for (int field = 0; field < 5; ++field) {
     const GenerateRequest request = make_request(1 + field, 40, 4);
     wire::Commit commit = commit_of(reserve(request), request);
     switch (field) {
@@ -231,6 +231,9 @@ TEST_F(NodeFaults, CommitThatDisagreesEndsTheGrant) {
       case 2:
         commit.set_first_token(-1);
         break;
+      case 3:
+        commit.set_digest_mode(3);
+        break;
       default:
         commit.set_first_index(7);
     }
@@ -240,6 +243,29 @@ TEST_F(NodeFaults, CommitThatDisagreesEndsTheGrant) {
     cluster_.settle();
     EXPECT_TRUE(cluster_.node("d0").is_clean());
   }
+}
+
+TEST_F(NodeFaults, AFrameOfAnotherRoleIsRefused) {
+  const GenerateRequest request = make_request(1, 40, 4);
+  const KvGrant grant = reserve(request);
+  const auto intruder = dial_decode();
+  wire::Frame reserve_frame;
+  *reserve_frame.mutable_reserve()->mutable_request() = to_wire(make_request(2, 40, 4));
+  wire::Frame tokens;
+  tokens.mutable_tokens();
+  wire::Frame empty;
+  for (const wire::Frame& frame : {reserve_frame, tokens, empty}) {
+    std::optional<Result<wire::Frame>> answer;
+    intruder->call(
+        frame, seconds(5), [&](const Result<wire::Frame>& result) { answer.emplace(result); });
+    ASSERT_TRUE(cluster_.run_until([&] { return answer.has_value(); }));
+    ASSERT_FALSE(*answer);
+    EXPECT_EQ(answer->error().code, ErrorCode::ProtocolError) << answer->error().message;
+  }
+  EXPECT_EQ(decode().grants().num_open(), 1U);  // the real one, and no other
+  EXPECT_TRUE(decode().grants().stats().refused_commits == 0U);
+  cluster_.cancel(request);
+  cluster_.settle();
 }
 
 TEST_F(NodeFaults, SecondCommitIsRefused) {

@@ -7,6 +7,7 @@
 #include "common/rpc/frame_codec.h"
 #include "common/wire/convert.h"
 #include "tests/fuzz/fuzz_target.h"
+#include "transfer/digest.h"
 
 namespace baton::fuzz {
 
@@ -80,6 +81,24 @@ struct FrameFuzz {
     refusal.set_answers(2);
     *refusal.mutable_refusal() = to_refusal(Error{ErrorCode::Busy, "no blocks"}, "blocks");
     add(refusal);
+    wire::Frame commit;
+    commit.set_call(4);
+    set_lease(*commit.mutable_commit(), grant.lease, Epoch{9});
+    commit.mutable_commit()->set_bytes(4096);
+    commit.mutable_commit()->set_digest(0x1234567890abcdefULL);
+    commit.mutable_commit()->set_digest_mode(2);
+    add(commit);
+    wire::Frame abort;
+    set_lease(*abort.mutable_abort(), grant.lease, Epoch{9});
+    abort.mutable_abort()->set_reason("the request was cancelled");
+    add(abort);
+    grant.layout = KvLayout{.layers = 2, .kv_heads = 1, .head_dim = 16};
+    wire::Frame pull;
+    pull.set_call(5);
+    *pull.mutable_pull()->mutable_grant() = to_wire(grant);
+    pull.mutable_pull()->add_tokens(7);
+    pull.mutable_pull()->set_blocks(1);
+    add(pull);
     made.push_back(made[0] + made[1] + made[2]);
     return made;
   }
@@ -113,6 +132,18 @@ struct FrameFuzz {
         round_trip(frame.prefill().request());
         round_trip(frame.prefill().grant());
         break;
+      case wire::Frame::kPull:
+        round_trip(frame.pull().grant());
+        break;
+      case wire::Frame::kCommit: {
+        // Lease and epoch come through whole; the node checks the rest against its grant.
+        wire::Commit again;
+        set_lease(again, lease_of(frame.commit()), Epoch{frame.commit().epoch()});
+        fuzz_check(lease_of(again) == lease_of(frame.commit()));
+        const auto mode = transfer::digest_mode_of(frame.commit().digest_mode());
+        fuzz_check(mode.has_value() == (frame.commit().digest_mode() <= 2));
+        break;
+      }
       case wire::Frame::kTokens:
         for (const auto& event : frame.tokens().events()) {
           round_trip(event);

@@ -13,6 +13,7 @@
 #include "tests/fuzz/frame_fuzz.h"
 #include "tests/fuzz/gguf_fuzz.h"
 #include "tests/fuzz/http_body_fuzz.h"
+#include "tests/fuzz/lease_fuzz.h"
 #include "tests/fuzz/message_header_fuzz.h"
 #include "tests/fuzz/template_fuzz.h"
 #include "tests/fuzz/tokenizer_spec_fuzz.h"
@@ -82,6 +83,7 @@ using Fuzzers = ::testing::Types<ConfigFuzz,
                                  FrameFuzz,
                                  GgufFuzz,
                                  HttpBodyFuzz,
+                                 LeaseFuzz,
                                  MessageHeaderFuzz,
                                  TemplateFuzz,
                                  TokenizerSpecFuzz,

@@ -381,6 +381,38 @@ TEST_F(RpcTcp, GarbageBeforeHelloClosesAndCounts) {
   ASSERT_TRUE(dial()) << "the listener must go on";
 }
 
+TEST_F(RpcTcp, GarbageAfterHelloEndsTheConnection) {
+  listen();
+  wire::Frame frame;
+  *frame.mutable_hello() = hello_of("turncoat");
+  std::string hello;
+  ASSERT_TRUE(encode_frame(frame, hello));
+  frame.Clear();
+  *frame.mutable_commit() = wire::Commit();
+  std::string commit;
+  ASSERT_TRUE(encode_frame(frame, commit));
+  const std::vector<std::string> garbage{
+      std::string("\x01\x00\x10\x00", 4) + std::string(100, 'x'),    // a frame over 1 MiB
+      std::string("\x03\x00\x00\x00\xff\xff\xff", 7),                // no message
+      commit.substr(0, 4) + std::string(commit.size() - 4, '\x07'),  // a Commit's length, no Commit
+  };
+  for (const auto& bytes : garbage) {
+    auto socket = raw_socket();
+    boost::system::error_code ignored;
+    boost::asio::write(socket, boost::asio::buffer(hello + bytes), ignored);
+    wait_for_end(socket);
+    EXPECT_EQ(server_ends_.wait_all().front().code, ErrorCode::ProtocolError);
+  }
+  // A frame that is cut off ends with its connection, and nothing of it is served.
+  auto socket = raw_socket();
+  boost::asio::write(socket, boost::asio::buffer(hello + commit.substr(0, commit.size() - 1)));
+  boost::system::error_code ignored;
+  socket.shutdown(boost::asio::ip::tcp::socket::shutdown_send, ignored);
+  wait_for_end(socket);
+  EXPECT_TRUE(frames_.take_all().empty());
+  ASSERT_TRUE(dial()) << "the listener must go on";
+}
+
 TEST_F(RpcTcp, RandomBytesNeverStopTheListener) {
   const google::protobuf::LogSilencer quiet;
   listen();

@@ -298,9 +298,10 @@ TEST_P(DigestPath, OtherBytesOrAnotherDigestAreAMismatch) {
   EXPECT_TRUE(fenced.wait());
 }
 
-INSTANTIATE_TEST_SUITE_P(Paths, DigestPath, ::testing::Values("fake", "tcp", "shm"), [](auto info) {
-  return info.param;
-});
+INSTANTIATE_TEST_SUITE_P(Paths,
+                         DigestPath,
+                         ::testing::ValuesIn(tested_paths({"fake", "tcp", "shm"})),
+                         [](const auto& info) { return info.param; });
 
 }  // namespace
 }  // namespace baton::testing
