@@ -16,8 +16,8 @@ int main(int argc, char** argv) {
                "usage: baton-transfer-probe TRANSPORT BYTES BLOCKS [LAYERS [raw|plain [half]]]\n");
     return 2;
   }
-  // It spins while it receives: nobody may leave it behind. (The bench pauses it by signals, so that
-  // the end of its input would not be noticed.)
+  // It spins while it receives: nobody may leave it behind. (The bench pauses it by signals, so
+  // that the end of its input would not be noticed.)
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   const auto number = [&](int i) {
     return static_cast<std::uint32_t>(std::strtoul(argv[i], nullptr, 10));

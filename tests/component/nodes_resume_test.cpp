@@ -1,4 +1,5 @@
-// Requests that arrive with tokens generated elsewhere: every continuation equals the undisturbed run.
+// Requests that arrive with tokens generated elsewhere: every continuation equals the undisturbed
+// run.
 #include <gtest/gtest.h>
 
 #include "tests/support/fake_transport.h"

@@ -1,5 +1,5 @@
-// A sequence cut anywhere and begun anew with its tokens as output goes on bit for bit, on real forward
-// passes: penalties, minimum length, random draws and log-probabilities included.
+// A sequence cut anywhere and begun anew with its tokens as output goes on bit for bit, on real
+// forward passes: penalties, minimum length, random draws and log-probabilities included.
 #include <gtest/gtest.h>
 #include <unistd.h>
 

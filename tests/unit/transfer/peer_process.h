@@ -1,4 +1,4 @@
-// A transfer_peer with its pipes: a process of its own that a test talks to, stops and kills.
+// A process of its own that a test talks to by its pipes (soak_peer.cpp).
 //
 // Owner: a test. Thread: the test's. Failure: what does not come in time is nothing.
 #pragma once
@@ -21,8 +21,7 @@ constexpr int kHangMs = 120'000;
 
 class PeerProcess {
  public:
-  // `layout`: "LAYERS HEAD_DIM", when not the program's own.
-  explicit PeerProcess(const std::string& transport, const std::string& layout = "") {
+  explicit PeerProcess(const std::string& transport) {
     std::array<int, 2> in{};
     std::array<int, 2> out{};
     EXPECT_EQ(::pipe2(in.data(), O_CLOEXEC), 0);
@@ -33,11 +32,7 @@ class PeerProcess {
     ::posix_spawn_file_actions_adddup2(&actions, out[1], STDOUT_FILENO);
     std::string program = PEER_PROGRAM;
     std::string argument = transport;
-    std::string shape = layout;
-    std::array<char*, 4> argv{program.data(), argument.data(), nullptr, nullptr};
-    if (!shape.empty()) {
-      argv[2] = shape.data();
-    }
+    std::array<char*, 3> argv{program.data(), argument.data(), nullptr};
     EXPECT_EQ(::posix_spawn(&pid_, program.c_str(), &actions, nullptr, argv.data(), environ), 0);
     ::posix_spawn_file_actions_destroy(&actions);
     ::close(in[0]);
@@ -46,7 +41,6 @@ class PeerProcess {
     from_ = out[0];
     const auto line = read();
     EXPECT_TRUE(line && line->starts_with("address "));
-    address_ = line.value_or("address ").substr(8);
   }
   ~PeerProcess() {
     kill();
@@ -57,13 +51,6 @@ class PeerProcess {
   PeerProcess& operator=(const PeerProcess&) = delete;
 
   pid_t pid() const { return pid_; }
-  const std::string& address() const { return address_; }
-  void renew_inlet() {
-    say("inlet");
-    const auto line = read_until("address ");
-    ASSERT_TRUE(line);
-    address_ = line->substr(8);
-  }
   void say(const std::string& line) {
     const std::string text = line + "\n";
     EXPECT_EQ(::write(to_, text.data(), text.size()), static_cast<ssize_t>(text.size()));
@@ -87,22 +74,6 @@ class PeerProcess {
     buffer_.erase(0, end + 1);
     return line;
   }
-  // Skips lines until one starts with `word`.
-  std::optional<std::string> read_until(const std::string& word) {
-    for (auto line = read(); line; line = read()) {
-      if (line->starts_with(word)) {
-        return line;
-      }
-    }
-    return std::nullopt;
-  }
-  // Returns when every thread of it stands.
-  void stop() {
-    ::kill(pid_, SIGSTOP);
-    int status = 0;
-    EXPECT_EQ(::waitpid(pid_, &status, WUNTRACED), pid_);
-    EXPECT_TRUE(WIFSTOPPED(status));
-  }
   void kill() {
     if (pid_ > 0) {
       ::kill(pid_, SIGKILL);
@@ -115,7 +86,6 @@ class PeerProcess {
   pid_t pid_ = 0;
   int to_ = -1;
   int from_ = -1;
-  std::string address_;
   std::string buffer_;
 };
 

@@ -68,7 +68,7 @@ class Soak : public ::testing::TestWithParam<std::string> {
     const LeaseId lease{0x1000U + static_cast<unsigned>(number), 0x77};
     const auto block = static_cast<std::uint32_t>(number % 64);
     auto landing = transport_->open_lease(lease, Epoch{1}, {{BlockId{block}, 1}}, DigestMode::All);
-    prefill_.say(fmt::format("send {:x} {:x} 1 {:x} 1", lease.high, lease.low, block));
+    prefill_.say(fmt::format("send {:x} {:x} 1 {:x}", lease.high, lease.low, block));
     const auto flushed = prefill_.read();
     ASSERT_TRUE(flushed && flushed->starts_with("flushed ")) << flushed.value_or("nothing");
     transfer::Sent sent{.digest_mode = DigestMode::All};
@@ -87,7 +87,7 @@ class Soak : public ::testing::TestWithParam<std::string> {
   std::unique_ptr<transfer::Transport> transport_ =
       std::move(transfer::Transport::create({.transport = GetParam()}, arena_.view())).value();
   std::unique_ptr<transfer::Inlet> inlet_ = std::move(transport_->open_inlet()).value();
-  PeerProcess prefill_{GetParam(), "2 16"};
+  PeerProcess prefill_{GetParam()};
 };
 
 TEST_P(Soak, TinyTransfersLeaveNothingBehind) {
@@ -97,7 +97,6 @@ TEST_P(Soak, TinyTransfersLeaveNothingBehind) {
   }
   prefill_.say("connect " + address);
   ASSERT_EQ(prefill_.read(), "connected");
-  prefill_.say("digest 2");
   constexpr int kSamples = 40;
   const int between = std::max(1, transfers() / kSamples);
   std::vector<double> own;

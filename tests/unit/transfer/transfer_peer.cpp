@@ -1,14 +1,12 @@
 // A process of its own for tests that kill one. It is told what to do by lines on stdin and answers
 // by lines on stdout, hexadecimal numbers and addresses alike:
-//   transfer_peer TRANSPORT ["LAYERS HEAD_DIM"]   prints "address HEX"
+//   transfer_peer TRANSPORT            prints "address HEX"
 //   inlet                              a new inlet in place of the old, prints "address HEX"
 //   open HIGH LOW EPOCH FIRST COUNT    opens a lease, prints "opened"
 //   expect BYTES                       prints "landed BYTES LANE" or "failed CODE" when it is over
-//   connect HEX                        prints "connected" or "refused CODE MESSAGE"
+//   connect HEX                        prints "connected"
 //   send HIGH LOW EPOCH FIRST COUNT    sends all layers of blocks 0.. there, prints "flushed BYTES"
 //                                      or "failed CODE" when it is over
-//   digest MODE                        of later sends: 0 off, 1 sample, 2 all; "flushed" then ends
-//                                      in the digest
 //   quit
 #include <fmt/format.h>
 
@@ -50,16 +48,11 @@ std::vector<std::byte> from_hex(const std::string& text) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 2 && argc != 3) {
-    std::cerr << "usage: transfer_peer TRANSPORT [\"LAYERS HEAD_DIM\"]\n";
+  if (argc != 2) {
+    std::cerr << "usage: transfer_peer TRANSPORT\n";
     return 2;
   }
-  std::uint32_t layers = 4;
-  std::uint32_t head_dim = 256;
-  if (argc == 3) {
-    std::istringstream(argv[2]) >> layers >> head_dim;
-  }
-  testing::TestArena arena(testing::small_layout(layers, head_dim), 64);
+  testing::TestArena arena(testing::small_layout(4, 256), 64);
   arena.fill(7);
   transfer::TransportOptions options;
   options.transport = argv[1];
@@ -75,7 +68,6 @@ int main(int argc, char** argv) {
   std::unique_ptr<transfer::LeaseReceiver> lease;
   std::shared_ptr<transfer::Peer> peer;
   std::unique_ptr<transfer::LeaseSender> sender;
-  auto digest = transfer::DigestMode::Off;
   for (std::string line; std::getline(std::cin, line);) {
     std::istringstream words(line);
     std::string verb;
@@ -83,10 +75,8 @@ int main(int argc, char** argv) {
     if (verb == "connect") {
       std::string hex;
       words >> hex;
-      auto made = transport->connect(from_hex(hex), [](const Error&) { say("lost"); });
-      peer = made ? std::move(*made) : nullptr;
-      say(made ? "connected"
-               : fmt::format("refused {} {}", to_string(made.error().code), made.error().message));
+      peer = transport->connect(from_hex(hex), [](const Error&) { say("lost"); }).value();
+      say("connected");
       continue;
     }
     if (verb == "expect") {
@@ -96,12 +86,6 @@ int main(int argc, char** argv) {
         say(done ? fmt::format("landed {:x} {}", done->bytes, done->transport)
                  : fmt::format("failed {}", to_string(done.error().code)));
       });
-      continue;
-    }
-    if (verb == "digest") {
-      std::uint32_t mode = 0;
-      words >> mode;
-      digest = transfer::digest_mode_of(mode).value();
       continue;
     }
     if (verb == "inlet") {
@@ -130,7 +114,7 @@ int main(int argc, char** argv) {
       grant.epoch = Epoch{epoch};
       grant.layout_hash = arena.view().layout.hash();
       grant.runs = {run};
-      sender = transport->begin(peer, grant, digest).value();
+      sender = transport->begin(peer, grant).value();
       std::vector<BlockId> blocks;
       for (std::uint32_t i = 0; i < run.count; ++i) {
         blocks.emplace_back(i);
@@ -139,10 +123,7 @@ int main(int argc, char** argv) {
         sender->send_layer(layer, 0, blocks);
       }
       sender->finish([](Result<transfer::Sent> sent) {
-        say(sent ? fmt::format("flushed {:x}", sent->bytes) +
-                       (sent->digest_mode == transfer::DigestMode::Off
-                            ? ""
-                            : fmt::format(" {:x}", sent->digest))
+        say(sent ? fmt::format("flushed {:x}", sent->bytes)
                  : fmt::format("failed {}", to_string(sent.error().code)));
       });
     }
