@@ -56,10 +56,7 @@ void Writers::on_frame(Writer& writer, wire::Frame frame) {
       pulls_.pull(writer.id, frame);
       return;
     case wire::Frame::kAbort:
-      if (!pulls_.abort(lease_of(frame.abort()), Epoch{frame.abort().epoch()})) {
-        grants_.abort(
-            lease_of(frame.abort()), Epoch{frame.abort().epoch()}, frame.abort().reason());
-      }
+      abort(writer, frame.abort());
       return;
     case wire::Frame::kQuiesced:
       grants_.quiesced(lease_of(frame.quiesced()), Epoch{frame.quiesced().epoch()});
@@ -68,6 +65,19 @@ void Writers::on_frame(Writer& writer, wire::Frame frame) {
       writer.channel->answer_error(
           frame, {ErrorCode::ProtocolError, "a decode node takes no such message from prefill"});
   }
+}
+
+void Writers::abort(Writer& writer, const wire::Abort& message) {
+  const LeaseId lease = lease_of(message);
+  const Epoch epoch{message.epoch()};
+  if (pulls_.abort(lease, epoch)) {
+    return;  // Quiesced follows when it is
+  }
+  grants_.abort(lease, epoch, message.reason());
+  // A pull that is over here, or was never begun: nothing is written under its lease.
+  wire::Frame quiet;
+  set_lease(*quiet.mutable_quiesced(), lease, epoch);
+  writer.channel->send(std::move(quiet));
 }
 
 void Writers::on_heartbeat(Writer& writer, const wire::Heartbeat& heartbeat) {

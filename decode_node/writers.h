@@ -49,6 +49,7 @@ class Writers {
     std::optional<HeartbeatWatch> watch;
   };
   void on_frame(Writer& writer, wire::Frame frame);
+  void abort(Writer& writer, const wire::Abort& message);
   void on_heartbeat(Writer& writer, const wire::Heartbeat& heartbeat);
   void lost(WriterId id, const Error& why);
 

@@ -186,6 +186,17 @@ void DecodeLinks::greet(Link& link) {
 
 void DecodeLinks::on_frame(Link& link, const wire::Frame& frame) {
   link.watch->beat();
+  if (frame.has_quiesced()) {
+    const LeaseId lease = lease_of(frame.quiesced());
+    for (const auto& [id, user] : link.users) {
+      if (user.lease == lease && user.epoch.value == frame.quiesced().epoch() &&
+          user.calls.on_quiesced) {
+        const auto quiesced = user.calls.on_quiesced;
+        quiesced();
+        return;
+      }
+    }
+  }
   if (frame.body_case() != wire::Frame::kAbort) {
     return;  // heartbeat answers
   }

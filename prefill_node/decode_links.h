@@ -34,6 +34,7 @@ struct LinkUser {
   std::function<void()> on_up;                 // channel and peer are there
   std::function<void(const Error&)> on_lost;   // the user has been removed
   std::function<void(const Error&)> on_abort;  // the decode node ended the lease
+  std::function<void()> on_quiesced;           // it writes under this node's lease no more
 };
 
 // Whose blocks the lease of a user is of.

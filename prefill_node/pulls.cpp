@@ -84,7 +84,8 @@ PullId Pulls::start(const KvGrant& grant,
                                          fail(id, why);
                                        }
                                      },
-                                 .on_abort = [this, id](const Error& why) { fail(id, why); }},
+                                 .on_abort = [this, id](const Error& why) { fail(id, why); },
+                                 .on_quiesced = [this, id] { writer_quiesced(id); }},
                         LeaseOwner::ThisNode);
   return id;
 }
@@ -240,6 +241,19 @@ void Pulls::quarantine(PullId id, Pull& pull, const std::string& reason) {
     pull.receiver->revoke(std::move(done));
   } else {
     done();
+  }
+}
+
+void Pulls::writer_quiesced(PullId id) {
+  Pull* pull = find(id);
+  if (pull != nullptr && pull->state == State::Quarantined && pull->receiver != nullptr) {
+    // Where the writer puts, this is what the fence waits for.
+    const auto tell = [](auto& receiver) {
+      if constexpr (requires { receiver.writer_quiesced(); }) {
+        receiver.writer_quiesced();
+      }
+    };
+    tell(*pull->receiver);
   }
 }
 

@@ -99,6 +99,7 @@ class Pulls {
   void fail(PullId id, const Error& why);
   // Tells the decode node to stop and leaves the blocks to the fence.
   void quarantine(PullId id, Pull& pull, const std::string& reason);
+  void writer_quiesced(PullId id);
   Pull* find(PullId id);
   template <class Function>
   auto on_strand(Function function);

@@ -81,6 +81,9 @@ class DecodeLinksTest : public ::testing::Test {
     }
     if (frame.has_abort()) {
       ++aborts_;
+      wire::Frame quiet;
+      set_lease(*quiet.mutable_quiesced(), lease_of(frame.abort()), Epoch{frame.abort().epoch()});
+      channel_->send(quiet);
     }
     if (frame.has_quiesced()) {
       ++quiesced_;
@@ -243,6 +246,28 @@ TEST_F(DecodeLinksTest, HeartbeatsNameTheLeasesInWork) {
   b.reset();
   executor_.advance(milliseconds(101));
   EXPECT_EQ(leases_, 1);
+}
+
+// A lease of the own arena, under which the decode node writes.
+TEST_F(DecodeLinksTest, OwnLeasesAreNotRenewedAndHearThatTheirWriterIsQuiet) {
+  open_decode();
+  int ups = 0;
+  int quiet = 0;
+  const UserId user = links_->join(grant(1),
+                                   LinkUser{.on_up = [&] { ++ups; },
+                                            .on_lost = [](const Error&) { FAIL(); },
+                                            .on_abort = [](const Error&) { FAIL(); },
+                                            .on_quiesced = [&] { ++quiet; }},
+                                   LeaseOwner::ThisNode);
+  executor_.run_until_idle();
+  executor_.advance(milliseconds(101));
+  EXPECT_EQ(ups, 1);
+  EXPECT_EQ(leases_, 0);
+  EXPECT_TRUE(links_->abort(user, "no longer wanted"));
+  executor_.run_until_idle();
+  EXPECT_EQ(aborts_, 1);
+  EXPECT_EQ(quiet, 1);
+  links_->leave(user);
 }
 
 TEST_F(DecodeLinksTest, AbortBeforeTheLinkIsUpReachesDecodeLater) {
