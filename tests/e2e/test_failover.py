@@ -8,7 +8,7 @@ from harness import Cluster
 
 SAMPLED = {"temperature": 0.9, "top_p": 0.95, "seed": 7, "frequency_penalty": 0.4, "presence_penalty": 0.2}
 PROMPT = harness.words(150, 21)
-TOKENS = 160
+TOKENS = 320
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +34,7 @@ def failovers(cluster):
 
 def worker(cluster):
     """The decode node that has the one running request."""
-    return next(name for name, node in cluster.nodes().items() if name.startswith("decode") and node["running"])
+    return next(name for name, node in cluster.nodes().items() if name.startswith("decode") and node["sequences_given"])
 
 
 def text_of(events):

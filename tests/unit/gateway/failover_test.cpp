@@ -471,6 +471,29 @@ TEST_F(FailoverTest, DeadlineEndsAResumedRequest) {
   expect_quiet();
 }
 
+TEST_F(FailoverTest, ANodeThatTellsOfTheDeadlineFirstStartsNoNewAttempt) {
+  TrackerOptions options;
+  options.request_timeout = milliseconds(250);
+  options.sweep = milliseconds(1'000);
+  start(options);
+  add("p0");
+  ScriptedNode& decode = add("d0", step_of(1'000));
+  const auto sink = submit(1);
+  pass(300);
+  EXPECT_FALSE(sink->end);
+  wire::TokenFrame frame;
+  wire::TokenEvent& event = *frame.add_events();
+  event.set_request(1);
+  event.set_finish(static_cast<std::uint32_t>(FinishReason::Error));
+  event.set_error_code("timeout");
+  tracker->on_tokens(*membership->find(membership->handle_of("d0")), frame);
+  ASSERT_TRUE(sink->end && sink->end->error);
+  EXPECT_EQ(sink->end->error->status, 504);
+  pass(100);
+  EXPECT_EQ(decode.counts().reserves, 1U);
+  expect_quiet();
+}
+
 TEST_F(FailoverTest, AStopBetweenTwoAttemptsEndsAtOnce) {
   start();
   add("p0");
