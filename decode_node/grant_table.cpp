@@ -190,6 +190,9 @@ Status GrantTable::check_commit(const Grant& grant,
 
 Status GrantTable::commit(WriterId writer, const wire::Commit& commit) {
   Grant* grant = find(lease_of(commit), Epoch{commit.epoch()});
+  if (grant != nullptr && grant->state == GrantState::Quarantined) {
+    quiesced(writer, grant->lease, grant->epoch);  // a writer that commits writes no more
+  }
   if (grant == nullptr || grant->state == GrantState::Quarantined) {
     return refuse(ErrorCode::GrantRevoked, "the lease is unknown or has ended");
   }
@@ -329,10 +332,17 @@ void GrantTable::abort(LeaseId lease, Epoch epoch, const std::string& reason) {
   }
 }
 
-void GrantTable::quiesced(LeaseId lease, Epoch epoch) {
-  // Only counted: the blocks wait for the own side's fence, which is the stronger proof.
-  if (find(lease, epoch) != nullptr) {
-    ++stats_.quiesced;
+void GrantTable::quiesced(WriterId writer, LeaseId lease, Epoch epoch) {
+  Grant* grant = find(lease, epoch);
+  if (grant == nullptr) {
+    return;
+  }
+  ++stats_.quiesced;
+  // Where the writer puts, this is what the fence waits for; elsewhere the own side's proof is
+  // stronger.
+  if (grant->state == GrantState::Quarantined && grant->writer == writer &&
+      grant->receiver != nullptr) {
+    grant->receiver->writer_quiesced();
   }
 }
 

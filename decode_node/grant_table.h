@@ -95,7 +95,8 @@ class GrantTable {
   bool renew(WriterId writer, LeaseId lease, Epoch epoch);
   // The writer gives the lease up.
   void abort(LeaseId lease, Epoch epoch, const std::string& reason);
-  void quiesced(LeaseId lease, Epoch epoch);
+  // The writer's answer to an Abort, or a Commit that came too late.
+  void quiesced(WriterId writer, LeaseId lease, Epoch epoch);
   // True when a grant of that request was open.
   bool cancel(node::ClientId client, RequestId request, Attempt attempt);
   void client_lost(node::ClientId client);

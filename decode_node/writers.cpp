@@ -59,7 +59,7 @@ void Writers::on_frame(Writer& writer, wire::Frame frame) {
       abort(writer, frame.abort());
       return;
     case wire::Frame::kQuiesced:
-      grants_.quiesced(lease_of(frame.quiesced()), Epoch{frame.quiesced().epoch()});
+      grants_.quiesced(writer.id, lease_of(frame.quiesced()), Epoch{frame.quiesced().epoch()});
       return;
     default:
       writer.channel->answer_error(

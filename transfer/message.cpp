@@ -1,31 +1,13 @@
 #include "transfer/message.h"
 
 #include "common/base/check.h"
+#include "transfer/little_endian.h"
 
 namespace baton::transfer {
 namespace {
 
 constexpr std::uint16_t kMagic = 0xba70;
 constexpr std::uint8_t kVersion = 1;
-
-// Byte-wise little endian, so that the host's order and alignment do not matter.
-template <class Int>
-std::byte* put(std::byte* at, Int value) {
-  for (std::size_t i = 0; i < sizeof(Int); ++i) {
-    at[i] = static_cast<std::byte>((value >> (8 * i)) & 0xff);
-  }
-  return at + sizeof(Int);
-}
-
-template <class Int>
-Int take(const std::byte*& at) {
-  std::uint64_t value = 0;
-  for (std::size_t i = 0; i < sizeof(Int); ++i) {
-    value |= std::uint64_t{std::to_integer<std::uint8_t>(at[i])} << (8 * i);
-  }
-  at += sizeof(Int);
-  return static_cast<Int>(value);
-}
 
 }  // namespace
 
@@ -45,6 +27,8 @@ std::string_view to_string(Lane lane) {
       return "ud_verbs";
     case Lane::Self:
       return "self";
+    case Lane::RcMlx5:
+      return "rc_mlx5";
   }
   return "unknown";
 }

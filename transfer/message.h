@@ -22,8 +22,17 @@
 namespace baton::transfer {
 
 // What really carries the bytes, as the sender's endpoint reports it.
-enum class Lane : std::uint8_t { Unknown = 0, Tcp = 1, Shm = 2, Rc = 3, Dc = 4, Ud = 5, Self = 6 };
-constexpr std::uint8_t kLaneCount = 7;
+enum class Lane : std::uint8_t {
+  Unknown = 0,
+  Tcp = 1,
+  Shm = 2,
+  Rc = 3,  // rc_verbs
+  Dc = 4,
+  Ud = 5,
+  Self = 6,
+  RcMlx5 = 7,
+};
+constexpr std::uint8_t kLaneCount = 8;
 std::string_view to_string(Lane lane);
 
 constexpr std::size_t kMaxRuns = 64;

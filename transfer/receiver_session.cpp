@@ -30,6 +30,10 @@ std::string_view to_string(DropReason reason) {
       return "duplicate";
     case DropReason::Ended:
       return "ended";
+    case DropReason::Claimed:
+      return "claimed";
+    case DropReason::Unprovable:
+      return "unprovable";
   }
   return "unknown";
 }
@@ -129,6 +133,9 @@ DropReason ReceiverSession::admit(const MessageHeader& header, std::uint64_t len
   if (state_ != ReceiverState::Open) {
     return DropReason::Ended;
   }
+  if (had_claim_) {
+    return DropReason::Claimed;
+  }
   if (header.layer >= layers_) {
     return DropReason::BadLayer;
   }
@@ -212,15 +219,50 @@ void ReceiverSession::digest_again(DigestMode mode) {
   }
 }
 
+DropReason ReceiverSession::claim(Epoch epoch) {
+  if (epoch != epoch_) {
+    return DropReason::WrongEpoch;
+  }
+  if (state_ != ReceiverState::Open) {
+    return DropReason::Ended;
+  }
+  if (had_claim_ || !marks_.empty()) {
+    return DropReason::Claimed;
+  }
+  is_claimed_ = true;
+  had_claim_ = true;
+  return DropReason::None;
+}
+
+void ReceiverSession::put_done(std::uint64_t bytes, Lane lane) {
+  BATON_CHECK(is_claimed_, "only the holder of a claim ends it");
+  is_claimed_ = false;
+  lane_ = lane;
+  if (state_ == ReceiverState::Open && bytes > capacity()) {
+    fail(ErrorCode::ProtocolError,
+         fmt::format("the writer put {} bytes into a lease that holds {}", bytes, capacity()));
+    return;
+  }
+  bytes_landed_ = bytes;
+  if (bytes == capacity()) {
+    marks_.assign(std::size_t{layers_} * num_blocks_, Mark::Landed);
+  }
+  check_complete();
+}
+
+void ReceiverSession::unclaimed() {
+  is_claimed_ = false;
+  check_complete();
+}
+
 void ReceiverSession::expect(const Sent& sent) {
   if (state_ != ReceiverState::Open || expected_) {
     return;
   }
   expected_ = sent;
-  const std::uint64_t capacity = std::uint64_t{layers_} * num_blocks_ * block_bytes_;
-  if (sent.bytes > capacity) {
+  if (sent.bytes > capacity()) {
     fail(ErrorCode::ProtocolError,
-         fmt::format("commit speaks of {} bytes, the lease holds {}", sent.bytes, capacity));
+         fmt::format("commit speaks of {} bytes, the lease holds {}", sent.bytes, capacity()));
   } else if (sent.digest_mode < digest_.mode()) {
     fail(ErrorCode::ProtocolError,
          fmt::format("commit has a digest of mode {}, this side wants {}",
@@ -240,10 +282,20 @@ void ReceiverSession::check_complete() {
          fmt::format("commit speaks of {} bytes, {} have landed", expected_->bytes, bytes_landed_));
     return;
   }
+  if (is_claimed_) {
+    return;
+  }
+  if (had_claim_ && bytes_landed_ != expected_->bytes) {
+    fail(ErrorCode::ProtocolError,
+         fmt::format("commit speaks of {} bytes, the writer's last word was {}",
+                     expected_->bytes,
+                     bytes_landed_));
+    return;
+  }
   if (bytes_landed_ < expected_->bytes || receiving_ > 0) {
     return;
   }
-  if (expected_->digest_mode != digest_.mode()) {
+  if (expected_->digest_mode != digest_.mode() || had_claim_) {
     digest_again(expected_->digest_mode);
   }
   if (digest_.is_on() && digest_.value() != expected_->digest) {

@@ -5,9 +5,13 @@
 //   Open ──all landed, digest right──▶ Complete              (nothing more is accepted)
 //   Open ──commit impossible, or digest wrong──▶ Failed      (nothing more is accepted)
 //   any  ──revoke──▶ Revoked                                 (nothing more is accepted)
-// A lease in any state is fenced once it accepts nothing and has no receive under way. Blocks are
-// digested as they land, while they are warm; once more at the commit when the writer's digest
-// looks at more than the own.
+// A lease in any state is fenced once it accepts nothing, has no receive under way and no claim.
+// Blocks are digested as they land, while they are warm; at the commit when the writer's digest
+// looks at more than the own, or when they were put.
+//
+// A claim: one writer will put bytes that this side does not see arrive. It is given once, before
+// any message, and ends by the writer's word (put_done, unclaimed) or by a proof that it writes no
+// more (unclaimed); never by time.
 //
 // Owner: a LeaseEntry. Thread: its owner's. Failure: foreign input gives a DropReason, never a
 // write.
@@ -40,8 +44,10 @@ enum class DropReason : std::uint8_t {
   WrongLength,  // bytes do not fit the runs
   Duplicate,    // a block that has landed or is landing
   Ended,        // lease complete or revoked
+  Claimed,      // the lease belongs to a writer that puts, or had messages before the claim
+  Unprovable,   // a claim whose end nothing could prove, or by a path that was not offered
 };
-constexpr std::size_t kDropReasons = 9;
+constexpr std::size_t kDropReasons = 11;
 std::string_view to_string(DropReason reason);
 
 enum class ReceiverState : std::uint8_t { Open, Complete, Failed, Revoked };
@@ -74,12 +80,22 @@ class ReceiverSession {
   // The receive ended without all its bytes: its blocks may come again.
   void failed(const MessageHeader& header);
 
+  // A writer will put. None: it holds the claim.
+  DropReason claim(Epoch epoch);
+  // The holder put `bytes` bytes, all visible, and will put no more.
+  void put_done(std::uint64_t bytes, Lane lane);
+  // The holder will put no more. Nothing to do when there is no claim.
+  void unclaimed();
+  bool is_claimed() const { return is_claimed_; }
+
   // The writer says what it sent. May turn the lease Complete or Failed.
   void expect(const Sent& sent);
   void revoke();
 
   // True when no accepted byte can land any more and none will be accepted.
-  bool is_fenced() const { return state_ != ReceiverState::Open && receiving_ == 0; }
+  bool is_fenced() const {
+    return state_ != ReceiverState::Open && receiving_ == 0 && !is_claimed_;
+  }
   std::uint64_t bytes_landed() const { return bytes_landed_; }
   std::uint32_t receiving() const { return receiving_; }
   Lane lane() const { return lane_; }
@@ -95,6 +111,7 @@ class ReceiverSession {
     std::uint32_t count;
     std::uint32_t index;  // of the first block in the lease's map
   };
+  std::uint64_t capacity() const { return std::uint64_t{layers_} * num_blocks_ * block_bytes_; }
   // Index of a run's first block in the map, when the lease holds the whole run.
   std::optional<std::uint32_t> index_of(BlockRun run) const;
   void mark(const MessageHeader& header, Mark from, Mark to);
@@ -121,6 +138,8 @@ class ReceiverSession {
   BlockDigest digest_;
   std::optional<Error> error_;
   Lane lane_ = Lane::Unknown;
+  bool is_claimed_ = false;
+  bool had_claim_ = false;
 };
 
 }  // namespace baton::transfer

@@ -11,12 +11,13 @@
 //            -> finish() -> `flushed` runs when the other side can see every byte -> Commit on
 //            control
 //   abort:   sender.abort() -> `quiesced` runs when nothing posted can still land;
-//            receiver.revoke() -> later bytes are dropped; `fenced` runs when no posted receive is
-//            left.
+//            receiver.revoke() -> later bytes are dropped; `fenced` runs when none can land any
+//            more, which a writer that puts must say (writer_quiesced) or its end must prove.
 //
 // Thread: every public method may be called from any thread and never blocks; callbacks run on the
 // reactor: post to your own strand and return at once. Failure: see each callback; a dead peer
-// fails its sends with PeerDead; foreign bytes are counted and dropped, never written.
+// fails its sends with PeerDead; foreign messages are counted and dropped, never written. A peer
+// that is let put is trusted with the whole arena.
 #pragma once
 
 #include <cstddef>
@@ -40,7 +41,9 @@ namespace baton::transfer {
 struct TransportOptions {
   std::string transport =
       "auto";  // auto, tcp, shm, rdma: the lanes UCX may use (sets UCX_TLS unless the operator did)
-  std::string network = "";  // interface names for the data network (UCX_NET_DEVICES); empty: all
+  std::string path = "auto";  // auto: put over rc and dc, active messages elsewhere; am; put: also
+                              // over shared memory
+  std::string network = "";   // interface names for the data network (UCX_NET_DEVICES); empty: all
   std::map<std::string, std::string>
       ucx;  // further UCX_* settings; the operator's environment wins
   std::size_t window_bytes = std::size_t{8} << 20;  // un-flushed bytes a lease may have, <= 32 MiB
@@ -90,8 +93,12 @@ class LeaseReceiver {
   // ChecksumMismatch: they are not those that were sent. A digest that looks at less than this side
   // wants is a ProtocolError.
   virtual void expect(const Sent& sent, std::function<void(Result<Done>)> complete) = 0;
-  // No later byte lands; `fenced` runs when posted receives are over and the blocks may be re-used.
+  // No later byte is accepted; `fenced` runs when no byte can land any more and the blocks may be
+  // re-used: posted receives are over, and a writer that puts has said that it is quiet or has been
+  // proven to be. Time alone never fences.
   virtual void revoke(std::function<void()> fenced) = 0;
+  // The writer has answered a revoked lease's Abort: nothing that it posted can land any more.
+  virtual void writer_quiesced() {}
 };
 
 // The sending side of one grant.

@@ -111,6 +111,7 @@ Result<std::unique_ptr<ModelHost>> ModelHost::load(const ClusterConfig& config,
   const TransferSection& transfer = config.transfer;
   BATON_ASSIGN(host->transport_,
                transfer::Transport::create({.transport = transfer.transport,
+                                            .path = transfer.path,
                                             .network = transfer.network,
                                             .ucx = transfer.ucx,
                                             .window_bytes = std::size_t{transfer.window_mb} << 20},

@@ -12,9 +12,14 @@ class NodesUcx : public ::testing::TestWithParam<const char*> {
  protected:
   NodesUcx() { cluster_.use_engine_threads(); }
 
+  std::string lane() const {
+    return GetParam() == std::string("shm_put") ? "shm" : std::string(GetParam());
+  }
+
   std::unique_ptr<transfer::Transport> make(KvArenaView arena) {
     transfer::TransportOptions options;
-    options.transport = GetParam();
+    options.transport = lane();
+    options.path = GetParam() == std::string("shm_put") ? "put" : "auto";
     auto transport = transfer::Transport::create(options, arena);
     EXPECT_TRUE(transport) << transport.error().message;
     return std::move(*transport);
@@ -41,7 +46,7 @@ TEST_P(NodesUcx, TokensEqualASingleProcessAndBytesAreCounted) {
     const RequestFigures& figures = answer.figures.at("d0");
     EXPECT_EQ(figures.kv_bytes_moved,
               layout.blocks_for(request.prompt.size()) * layout.block_bytes_all_layers());
-    EXPECT_EQ(figures.kv_transport, GetParam());
+    EXPECT_EQ(figures.kv_transport, lane());
   }
   cluster_.settle();
   EXPECT_TRUE(cluster_.all_clean());
@@ -69,7 +74,7 @@ TEST_P(NodesUcx, BlocksOfAnotherLayoutAreConverted) {
     const KvLayout& layout = cluster_.node(decode).kv().layout();
     EXPECT_EQ(answer.figures.at(decode).kv_bytes_moved,
               layout.blocks_for(requests[i].prompt.size()) * layout.block_bytes_all_layers());
-    EXPECT_EQ(answer.figures.at(decode).kv_transport, GetParam());
+    EXPECT_EQ(answer.figures.at(decode).kv_transport, lane());
   }
   cluster_.settle();
   EXPECT_TRUE(cluster_.all_clean());
@@ -137,9 +142,10 @@ TEST_P(NodesUcx, CancelAnywhereLeavesNoBlockBehind) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Lanes, NodesUcx, ::testing::Values("tcp", "shm"), [](const auto& info) {
-  return std::string(info.param);
-});
+INSTANTIATE_TEST_SUITE_P(Lanes,
+                         NodesUcx,
+                         ::testing::Values("tcp", "shm", "shm_put"),
+                         [](const auto& info) { return std::string(info.param); });
 
 }  // namespace
 }  // namespace baton::testing

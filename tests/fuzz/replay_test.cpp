@@ -15,6 +15,7 @@
 #include "tests/fuzz/http_body_fuzz.h"
 #include "tests/fuzz/lease_fuzz.h"
 #include "tests/fuzz/message_header_fuzz.h"
+#include "tests/fuzz/put_message_fuzz.h"
 #include "tests/fuzz/template_fuzz.h"
 #include "tests/fuzz/tokenizer_spec_fuzz.h"
 #include "tests/fuzz/tokenizer_text_fuzz.h"
@@ -85,6 +86,7 @@ using Fuzzers = ::testing::Types<ConfigFuzz,
                                  HttpBodyFuzz,
                                  LeaseFuzz,
                                  MessageHeaderFuzz,
+                                 PutMessageFuzz,
                                  TemplateFuzz,
                                  TokenizerSpecFuzz,
                                  TokenizerTextFuzz>;

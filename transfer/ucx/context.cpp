@@ -63,6 +63,7 @@ void name_unused_settings(ucp_context_h context) {
 Result<std::unique_ptr<UcxContext>> UcxContext::create(const TransportOptions& options) {
   BATON_ASSIGN(const UcxSettings settings, context_settings(options));
   BATON_TRY(apply_environment(options));
+  BATON_ASSIGN(const PutPaths paths, put_paths(options));
   redirect_ucx_log();
   ucp_config_t* config = nullptr;
   ucs_status_t status = ucp_config_read(nullptr, nullptr, &config);
@@ -79,8 +80,11 @@ Result<std::unique_ptr<UcxContext>> UcxContext::create(const TransportOptions& o
   }
   ucp_params_t params{};
   params.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_MT_WORKERS_SHARED;
-  // No one-sided access: over lanes that emulate it, a peer could write anywhere.
+  // No one-sided access in general: over lanes that emulate it, a peer could write anywhere.
   params.features = UCP_FEATURE_AM | UCP_FEATURE_WAKEUP;
+  if (paths.rdma) {
+    params.features |= UCP_FEATURE_RMA;
+  }
   params.mt_workers_shared = 1;  // inlets are made on other threads than the reactor
   ucp_context_h context = nullptr;
   status = ucp_init(&params, config, &context);
@@ -90,7 +94,7 @@ Result<std::unique_ptr<UcxContext>> UcxContext::create(const TransportOptions& o
   }
   static std::once_flag once;  // UCX does so too
   std::call_once(once, [context] { name_unused_settings(context); });
-  return std::unique_ptr<UcxContext>(new UcxContext(context));
+  return std::unique_ptr<UcxContext>(new UcxContext(context, paths));
 }
 
 UcxContext::~UcxContext() {
@@ -116,6 +120,19 @@ Result<std::unique_ptr<UcxMemory>> UcxMemory::create(const UcxContext& context,
         ucx_error(fmt::format("registering {} bytes of KV memory with UCX", bytes), status));
   }
   return std::unique_ptr<UcxMemory>(new UcxMemory(context.get(), memory));
+}
+
+Result<std::vector<std::byte>> UcxMemory::pack_key() const {
+  void* packed = nullptr;
+  std::size_t size = 0;
+  const ucs_status_t status = ucp_rkey_pack(context_, memory_, &packed, &size);
+  if (status != UCS_OK) {
+    return fail(ErrorCode::Unavailable, ucx_error("packing the key of the KV memory", status));
+  }
+  const auto* bytes = static_cast<const std::byte*>(packed);
+  std::vector<std::byte> key(bytes, bytes + size);
+  ucp_rkey_buffer_release(packed);
+  return key;
 }
 
 UcxMemory::~UcxMemory() {

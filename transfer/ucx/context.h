@@ -10,9 +10,11 @@
 #include <cstddef>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "common/base/error.h"
 #include "transfer/transport.h"
+#include "transfer/ucx/settings.h"
 
 namespace baton::transfer {
 
@@ -29,12 +31,15 @@ class UcxContext {
   UcxContext& operator=(const UcxContext&) = delete;
 
   ucp_context_h get() const { return context_; }
+  bool allows_rdma_put() const { return paths_.rdma; }
+  bool allows_shm_put() const { return paths_.shm; }
   // A worker of it could not be destroyed (UcxWorker::abandon): it stays until the process ends.
   void keep() { is_kept_ = true; }
 
  private:
-  explicit UcxContext(ucp_context_h context) : context_(context) {}
+  UcxContext(ucp_context_h context, PutPaths paths) : context_(context), paths_(paths) {}
   ucp_context_h context_;
+  const PutPaths paths_;
   std::atomic<bool> is_kept_ = false;
 };
 
@@ -50,6 +55,8 @@ class UcxMemory {
   UcxMemory& operator=(const UcxMemory&) = delete;
 
   ucp_mem_h get() const { return memory_; }
+  // What another process needs to write here one-sidedly.
+  Result<std::vector<std::byte>> pack_key() const;
 
  private:
   UcxMemory(ucp_context_h context, ucp_mem_h memory) : context_(context), memory_(memory) {}

@@ -29,8 +29,6 @@ class UcxEndpoint {
   UcxEndpoint& operator=(const UcxEndpoint&) = delete;
 
   ucp_ep_h get() const { return endpoint_; }
-  // The lane that carries bulk bytes, read from UCX's own description.
-  Lane lane() const;
   // Starts closing: by force, operations end as cancelled; else they end first. Returns a request
   // to wait for, or null when it is closed. No other call may follow.
   void* close(bool force);
@@ -43,7 +41,13 @@ class UcxEndpoint {
   std::function<void(ucs_status_t)> lost_;
 };
 
-// Finds the lane in the text of ucp_ep_print_info.
-Lane parse_lane(const std::string& info);
+// What an endpoint's lanes are, read from UCX's own description of it.
+struct EndpointLanes {
+  Lane bulk = Lane::Unknown;  // carries bulk bytes
+  bool puts_by_rdma = false;  // there are lanes for one-sided writes, and all of them are rc or dc
+};
+EndpointLanes lanes_of(ucp_ep_h endpoint);
+// The same from the text of ucp_ep_print_info.
+EndpointLanes parse_lanes(const std::string& info);
 
 }  // namespace baton::transfer

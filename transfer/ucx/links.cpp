@@ -27,6 +27,7 @@ UcxLinks::~UcxLinks() = default;
 
 Status UcxLinks::open(const LinkPtr& link, const PeerAddress& address) {
   BATON_ASSIGN(link->worker, UcxWorker::create(context_));
+  BATON_TRY(link->worker->set_message_handler(kPutAnswer, &UcxLinks::on_answer, link.get()));
   // Just before connecting: UCX 1.13 does not bear a refusal well (links.h).
   BATON_ASSIGN(link->process, watch_process(address.process));
   // The endpoint is the link's, so the callback's pointer lives as long as it can run.
@@ -36,7 +37,9 @@ Status UcxLinks::open(const LinkPtr& link, const PeerAddress& address) {
         raw->lost = why;
         needs_check_ = true;
       }));
-  link->lane = link->endpoint->lane();
+  link->lanes = lanes_of(link->endpoint->get());
+  link->lane = link->lanes.bulk;
+  link->peer = address.process;
   BATON_TRY(reactor_.watch(link->worker->event_fd(), nullptr));
   links_.push_back(link);
   prove(*link);
@@ -136,6 +139,22 @@ void UcxLinks::on_proven(void* request, ucs_status_t status, void* user_data) {
   ucp_request_free(request);
 }
 
+ucs_status_t UcxLinks::on_answer(void* arg,
+                                 const void* header,
+                                 std::size_t header_length,
+                                 void* /*data*/,
+                                 std::size_t length,
+                                 const ucp_am_recv_param_t* /*param*/) {
+  const Link& link = *static_cast<const Link*>(arg);
+  PutMessage answer;
+  if (length == 0 &&
+      decode({static_cast<const std::byte*>(header), header_length}, answer).has_value() &&
+      answer.kind == PutKind::Answer && link.answered) {
+    link.answered(answer);
+  }
+  return UCS_OK;
+}
+
 void UcxLinks::start_close(const LinkPtr& link) {
   if (link->is_closing || !link->endpoint) {
     return;
@@ -153,11 +172,15 @@ bool UcxLinks::is_closed(const LinkPtr& link) {
   const Lane lane = link->lane;
   const bool may_close =
       link->is_proven || lane == Lane::Shm || (lane == Lane::Tcp && link->lost != UCS_OK);
-  if (!link->is_close_posted && may_close) {
+  const bool is_broken = link->is_given_up || link->lost != UCS_OK;
+  // What the peer is still to be told goes first.
+  const bool is_drained =
+      is_broken || link->operations == 0 || std::chrono::steady_clock::now() >= link->close_limit;
+  if (!link->is_close_posted && may_close && is_drained) {
     link->is_close_posted = true;
     link->close_limit = std::chrono::steady_clock::now() + kCloseLimit;
     // By force what is outstanding ends as cancelled.
-    const bool force = link->is_given_up || link->lost != UCS_OK || link->operations > 0;
+    const bool force = is_broken || link->operations > 0;
     link->close_request = link->endpoint->close(force);
   }
   if (link->close_request != nullptr &&
@@ -172,6 +195,8 @@ bool UcxLinks::is_closed(const LinkPtr& link) {
   reactor_.unwatch(link->worker->event_fd());
   if (!is_clean) {
     link->worker->abandon();
+  } else if (link->key != nullptr) {
+    ucp_rkey_destroy(std::exchange(link->key, nullptr));
   }
   link->endpoint.reset();
   link->worker.reset();

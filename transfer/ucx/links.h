@@ -21,15 +21,22 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <unordered_map>
 #include <vector>
 
 #include "transfer/message.h"
 #include "transfer/process_watch.h"
+#include "transfer/put_message.h"
+#include "transfer/put_offer.h"
+#include "transfer/shared_arena.h"
 #include "transfer/ucx/endpoint.h"
 #include "transfer/ucx/reactor.h"
 #include "transfer/ucx/worker.h"
 
 namespace baton::transfer {
+
+struct Send;
+struct PutBatch;
 
 // Shared with the user's Peer handle, which reads the atomics alone.
 struct Link {
@@ -50,6 +57,18 @@ struct Link {
   void* close_request = nullptr;
   std::chrono::steady_clock::time_point close_limit;
   std::size_t operations = 0;  // outstanding on the endpoint, the proof's flush too
+
+  // How bytes travel, and what a path that puts needs.
+  PathKind path = PathKind::Am;
+  EndpointLanes lanes;
+  ProcessIdentity peer;
+  PutOffer offer;
+  ucp_rkey_h key = nullptr;             // for RdmaPut; destroyed with the worker
+  std::unique_ptr<MappedArena> mapped;  // for ShmPut
+  std::function<void(const PutMessage&)> answered;
+  std::unordered_map<LeaseId, std::weak_ptr<Send>> asked;  // claims without an answer yet
+  std::shared_ptr<PutBatch> batch;                         // puts without a flush yet
+  std::size_t flushes = 0;                                 // of batches, under way
 };
 using LinkPtr = std::shared_ptr<Link>;
 
@@ -84,6 +103,12 @@ class UcxLinks {
   void start_close(const LinkPtr& link);
   void prove(Link& link);
   static void on_proven(void* request, ucs_status_t status, void* user_data);
+  static ucs_status_t on_answer(void* arg,
+                                const void* header,
+                                std::size_t header_length,
+                                void* data,
+                                std::size_t length,
+                                const ucp_am_recv_param_t* param);
   bool is_closed(const LinkPtr& link);
 
   UcxContext& context_;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "common/base/check.h"
+#include "transfer/ucx/endpoint.h"
 
 namespace baton::transfer {
 namespace {
@@ -24,14 +25,22 @@ struct UcxReceiver::Op {
   std::size_t slot = 0;                      // in active_
 };
 
-UcxReceiver::UcxReceiver(const KvArenaView& arena, ucp_mem_h memory, Reactor& reactor)
-    : arena_(arena), memory_(memory), reactor_(reactor) {}
+UcxReceiver::UcxReceiver(const KvArenaView& arena,
+                         ucp_mem_h memory,
+                         Reactor& reactor,
+                         PutOffer offer)
+    : arena_(arena),
+      memory_(memory),
+      reactor_(reactor),
+      offer_(std::move(offer)),
+      claims_(reactor) {}
 UcxReceiver::~UcxReceiver() = default;
 
 Result<std::shared_ptr<UcxReceiver::InletState>> UcxReceiver::make_inlet(UcxContext& context) {
   auto inlet = std::make_shared<InletState>();
   inlet->owner = this;
-  BATON_ASSIGN(inlet->worker, UcxWorker::create(context));
+  BATON_ASSIGN(inlet->worker, UcxWorker::create(context, encode(offer_)));
+  BATON_TRY(inlet->worker->set_message_handler(kPutNote, &UcxReceiver::on_put_note, inlet.get()));
   BATON_TRY(
       inlet->worker->set_message_handler(kDataMessage, &UcxReceiver::on_message, inlet.get()));
   return inlet;
@@ -62,8 +71,8 @@ void UcxReceiver::check() {
   const auto now = std::chrono::steady_clock::now();
   std::vector<std::shared_ptr<InletState>> ended;
   std::erase_if(inlets_, [&](const std::shared_ptr<InletState>& inlet) {
-    const bool is_quiet = inlet->receives == 0 && (inlet->has_heard || is_stopped_);
-    const bool ends = inlet->is_closing && (is_quiet || now >= inlet->close_limit);
+    const bool ends = inlet->is_closing &&
+                      (is_quiet(*inlet) || (now >= inlet->close_limit && may_abandon(*inlet)));
     if (ends) {
       ended.push_back(inlet);
     }
@@ -75,12 +84,25 @@ void UcxReceiver::check() {
   }
 }
 
+// Nothing is under way, and nothing is to be waited for.
+bool UcxReceiver::is_quiet(const InletState& inlet) const {
+  return inlet.receives == 0 && (is_stopped_ || (inlet.has_heard && !claims_.has_any(&inlet)));
+}
+
+bool UcxReceiver::may_abandon(const InletState& inlet) const {
+  return inlet.receives == 0 || is_stopped_ || !claims_.has_any(&inlet, PathKind::RdmaPut);
+}
+
 void UcxReceiver::end(InletState& inlet) {
   reactor_.unwatch(inlet.worker->event_fd());
-  if (inlet.receives > 0) {
+  const bool is_destroyed = inlet.receives == 0;
+  if (!is_destroyed) {
     inlet.worker->abandon();
   }
   inlet.worker.reset();
+  if (is_destroyed) {
+    claims_.inlet_closed(&inlet);
+  }
   for (std::size_t i = active_.size(); i-- > 0;) {
     if (active_[i]->inlet == &inlet) {
       finish(*active_[i], UCS_ERR_CANCELED, 0);  // moves the last one here
@@ -189,6 +211,70 @@ ucs_status_t UcxReceiver::handle(InletState& inlet,
   entry->session.landed(header);
   entry->notify();
   return UCS_OK;
+}
+
+ucs_status_t UcxReceiver::on_put_note(void* arg,
+                                      const void* header,
+                                      std::size_t header_length,
+                                      void* /*data*/,
+                                      std::size_t length,
+                                      const ucp_am_recv_param_t* param) {
+  InletState& inlet = *static_cast<InletState*>(arg);
+  UcxReceiver& self = *inlet.owner;
+  self.counters_.messages.fetch_add(1, std::memory_order_relaxed);
+  inlet.has_heard = true;
+  PutMessage message;
+  const bool has_reply = (param->recv_attr & UCP_AM_RECV_ATTR_FIELD_REPLY_EP) != 0;
+  if (length != 0 ||
+      !decode({static_cast<const std::byte*>(header), header_length}, message).has_value() ||
+      message.kind == PutKind::Answer || (message.kind == PutKind::Claim && !has_reply)) {
+    self.drop(DropReason::Malformed);
+    return UCS_OK;
+  }
+  self.handle_put(inlet, message, has_reply ? param->reply_ep : nullptr);
+  return UCS_OK;
+}
+
+void UcxReceiver::handle_put(InletState& inlet, const PutMessage& message, ucp_ep_h reply) {
+  if (message.kind != PutKind::Claim) {
+    claims_.end(message, counters_.bytes);
+    return;
+  }
+  const DropReason reason = claim(inlet, message, reply);
+  if (reason != DropReason::None) {
+    drop(reason);
+  }
+  auto answer = std::make_unique<EncodedPut>(
+      encode(PutMessage{.kind = PutKind::Answer,
+                        .path = message.path,
+                        .lane = message.lane,
+                        .epoch = message.epoch,
+                        .lease = message.lease,
+                        .writer = {},
+                        .bytes = reason == DropReason::None ? 1U : 0U}));
+  ucp_request_param_t params{};
+  params.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
+  params.cb.send = [](void* request, ucs_status_t /*status*/, void* user_data) {
+    delete static_cast<EncodedPut*>(user_data);
+    ucp_request_free(request);
+  };
+  params.user_data = answer.get();
+  if (UCS_PTR_IS_PTR(ucp_am_send_nbx(
+          reply, kPutAnswer, answer->data(), answer->size(), nullptr, 0, &params))) {
+    (void)answer.release();  // the callback's
+  }
+}
+
+DropReason UcxReceiver::claim(InletState& inlet, const PutMessage& asked, ucp_ep_h reply) {
+  const auto entry = inlet.is_closing ? nullptr : find(asked.lease);
+  if (!entry) {
+    return DropReason::UnknownLease;
+  }
+  // Closing this side is a fence only over lanes of which this side knows it.
+  const bool is_provable = asked.path == PathKind::RdmaPut
+                               ? offer_.allows_rdma && lanes_of(reply).puts_by_rdma
+                               : offer_.allows_shm && asked.path == PathKind::ShmPut;
+  return is_provable ? claims_.give(entry, &inlet, asked) : DropReason::Unprovable;
 }
 
 void UcxReceiver::drop(DropReason reason) {

@@ -8,6 +8,10 @@
 // inlet that was never heard of stays open as long: its writer may be about to connect, and
 // UCX 1.13 does not bear a refusal well.
 //
+// A writer that puts says so and is believed (claims.h); an inlet that has such writers is given
+// the same moment to hear their last words, and one whose writers need its queue pairs is never
+// abandoned with them.
+//
 // Owner: UcxTransport. Thread: `open`, `close` and counters from any thread, the rest on the
 // reactor. Failure: foreign input is dropped; a receive that ends without its bytes frees its
 // blocks for another try.
@@ -27,6 +31,8 @@
 #include "common/types/kv_layout.h"
 #include "transfer/entries.h"
 #include "transfer/message.h"
+#include "transfer/put_offer.h"
+#include "transfer/ucx/claims.h"
 #include "transfer/ucx/reactor.h"
 #include "transfer/ucx/worker.h"
 
@@ -52,8 +58,8 @@ class UcxReceiver {
     std::chrono::steady_clock::time_point close_limit;
   };
 
-  // `memory` is the arena's; all outlive every receive.
-  UcxReceiver(const KvArenaView& arena, ucp_mem_h memory, Reactor& reactor);
+  // `memory` is the arena's; all outlive every receive. `offer` is what writers may do.
+  UcxReceiver(const KvArenaView& arena, ucp_mem_h memory, Reactor& reactor, PutOffer offer);
   ~UcxReceiver();
   UcxReceiver(const UcxReceiver&) = delete;
   UcxReceiver& operator=(const UcxReceiver&) = delete;
@@ -69,6 +75,8 @@ class UcxReceiver {
                                    DigestMode digest);
   // Messages for it count as UnknownLease from now on.
   void close(LeaseId lease);
+  // Its writer has said that it writes no more.
+  void quiesced(LeaseId lease) { claims_.quiesced(lease); }
   // Revokes every lease and closes every inlet; later ones are refused.
   void stop();
   unsigned progress();
@@ -90,12 +98,22 @@ class UcxReceiver {
                                  void* data,
                                  std::size_t length,
                                  const ucp_am_recv_param_t* param);
+  static ucs_status_t on_put_note(void* arg,
+                                  const void* header,
+                                  std::size_t header_length,
+                                  void* data,
+                                  std::size_t length,
+                                  const ucp_am_recv_param_t* param);
   static void on_received(void* request, ucs_status_t status, std::size_t length, void* user_data);
   ucs_status_t handle(InletState& inlet,
                       std::span<const std::byte> header_bytes,
                       void* data,
                       std::size_t length,
                       bool is_rendezvous);
+  void handle_put(InletState& inlet, const PutMessage& message, ucp_ep_h reply);
+  DropReason claim(InletState& inlet, const PutMessage& asked, ucp_ep_h reply);
+  bool is_quiet(const InletState& inlet) const;
+  bool may_abandon(const InletState& inlet) const;
   std::shared_ptr<LeaseEntry> find(LeaseId lease) const;
   void drop(DropReason reason);
   void copy(const MessageHeader& header, const std::byte* data);
@@ -110,6 +128,8 @@ class UcxReceiver {
   const KvArenaView arena_;
   const ucp_mem_h memory_;
   Reactor& reactor_;
+  const PutOffer offer_;
+  UcxClaims claims_;
   std::vector<std::shared_ptr<InletState>> inlets_;  // open and closing
   std::size_t num_closing_ = 0;
   bool is_stopped_ = false;

@@ -43,6 +43,17 @@ Result<std::string> bare_name(const std::string& name) {
   return bare;
 }
 
+// `lanes` as UCX_TLS names them; empty: all.
+bool may_use_tcp(const std::string& lanes) {
+  const bool is_negated = lanes.starts_with('^');
+  std::istringstream names(is_negated ? lanes.substr(1) : lanes);
+  bool names_tcp = lanes.empty();
+  for (std::string name; std::getline(names, name, ',');) {
+    names_tcp |= name == "tcp" || name == "all";
+  }
+  return names_tcp != is_negated;
+}
+
 // Soft-RoCE ("rxe") describes itself so.
 bool is_soft_roce(const std::string& device) {
   std::ifstream file(fmt::format("{}/{}/node_desc", kRdmaDevices, device));
@@ -147,6 +158,34 @@ Result<UcxSettings> context_settings(const TransportOptions& options) {
     settings.emplace_back("NET_DEVICES", options.network);
   }
   return settings;
+}
+
+Result<PutPaths> put_paths(const TransportOptions& options) {
+  if (options.path == "am") {
+    return PutPaths{};
+  }
+  if (options.path != "auto" && options.path != "put") {
+    return fail(ErrorCode::InvalidConfig,
+                fmt::format("transfer.path: \"{}\" is none of auto, am, put", options.path));
+  }
+  if (options.path == "put" && options.transport == "tcp") {
+    return fail(
+        ErrorCode::InvalidConfig,
+        "transfer.path: put is refused with transfer.transport: tcp, since over TCP nothing "
+        "checks where a put goes; use am there, or another transport");
+  }
+  const char* set = std::getenv("UCX_TLS");  // NOLINT(concurrency-mt-unsafe): see apply_environment
+  BATON_ASSIGN(const UcxSettings settings, context_settings(options));
+  std::string lanes = set != nullptr ? set : "";
+  for (const auto& [name, value] : settings) {
+    if (name == "TLS") {
+      lanes = value;
+    }
+  }
+  PutPaths paths;
+  paths.rdma = options.transport != "shm" && !rdma_devices().empty() && !may_use_tcp(lanes);
+  paths.shm = options.path == "put" && options.transport != "rdma";
+  return paths;
 }
 
 Status apply_environment(const TransportOptions& options) {

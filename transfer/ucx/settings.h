@@ -25,6 +25,15 @@ using UcxSettings = std::vector<std::pair<std::string, std::string>>;  // names 
 Result<UcxSettings> context_settings(const TransportOptions& options);
 // Sets UCX_* variables that are not set yet: the user's, then the shipped ones.
 Status apply_environment(const TransportOptions& options);
+// Which paths other than active messages a context may use.
+struct PutPaths {
+  bool rdma = false;  // where lanes can: one-sided access is on
+  bool shm = false;   // the arena is shared memory
+};
+// After apply_environment. One-sided access is on only where no TCP lane can be: over those it is
+// emulated, and whoever reaches the port could write anywhere. Failure: InvalidConfig for a path
+// that the transport cannot have.
+Result<PutPaths> put_paths(const TransportOptions& options);
 // True for UCX_* names that Baton ships a value of.
 bool is_shipped_setting(std::string_view variable);
 // The RDMA devices that the kernel has, by name.

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "common/base/check.h"
+#include "transfer/shared_arena.h"
 #include "transfer/transport.h"
 #include "transfer/ucx/context.h"
 #include "transfer/ucx/reactor.h"
@@ -36,6 +37,7 @@ class Core {
   const TransportOptions options;
   const KvArenaView arena;
   std::unique_ptr<UcxContext> context;
+  std::unique_ptr<SharedArena> shared;  // when it may be put into over shared memory
   std::unique_ptr<UcxMemory> memory;
   std::unique_ptr<Reactor> reactor;
   std::unique_ptr<UcxReceiver> receiver;
@@ -43,6 +45,7 @@ class Core {
 
  private:
   void shut_down();
+  Result<PutOffer> make_offer() const;
 
   std::mutex stop_mutex_;  // two threads may stop at once
   bool is_stopped_ = false;
@@ -50,9 +53,13 @@ class Core {
 
 Status Core::start() {
   BATON_ASSIGN(context, UcxContext::create(options));
+  if (context->allows_shm_put()) {
+    BATON_ASSIGN(shared, SharedArena::share(arena));  // before its pages are registered
+  }
   BATON_ASSIGN(memory, UcxMemory::create(*context, arena.base, arena.bytes()));
   BATON_ASSIGN(reactor, Reactor::create());
-  receiver = std::make_unique<UcxReceiver>(arena, memory->get(), *reactor);
+  BATON_ASSIGN(PutOffer offer, make_offer());
+  receiver = std::make_unique<UcxReceiver>(arena, memory->get(), *reactor, std::move(offer));
   sender = std::make_unique<UcxSender>(arena, *context, memory->get(), *reactor);
   reactor->start({
       .progress = [this] { return receiver->progress() + sender->progress(); },
@@ -66,6 +73,24 @@ Status Core::start() {
       .shut_down = [this] { shut_down(); },
   });
   return {};
+}
+
+Result<PutOffer> Core::make_offer() const {
+  PutOffer offer;
+  if (context->allows_rdma_put()) {
+    BATON_ASSIGN(offer.key, memory->pack_key());
+    offer.allows_rdma = true;
+  }
+  if (shared) {
+    shared->describe(offer);
+  }
+  if (!offer.is_empty()) {
+    offer.base = reinterpret_cast<std::uintptr_t>(arena.base);
+    offer.block_bytes = arena.layout.block_bytes();
+    offer.layers = arena.layout.layers;
+    offer.num_blocks = arena.num_blocks;
+  }
+  return offer;
 }
 
 // On the reactor, as its last act. Closing inlets and links has a time limit, so this ends.
@@ -160,6 +185,11 @@ class UcxLeaseReceiver : public LeaseReceiver {
           core->receiver->close(entry->session.lease());
           entry->revoke(std::move(fenced));
         });
+  }
+
+  void writer_quiesced() override {
+    core_->reactor->post(
+        [core = core_.get(), entry = entry_] { core->receiver->quiesced(entry->session.lease()); });
   }
 
  private:

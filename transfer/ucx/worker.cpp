@@ -20,8 +20,8 @@ struct Envelope {
   std::uint64_t host = 0;
   std::uint64_t start = 0;
   std::uint32_t pid = 0;
-  std::uint32_t reserved = 0;
-  std::uint64_t digest = 0;  // of UCX's address, seeded by the fields above
+  std::uint32_t offer_bytes = 0;  // behind UCX's address
+  std::uint64_t digest = 0;       // of all that follows, seeded by the fields above
 };
 static_assert(sizeof(Envelope) == 40);
 constexpr std::size_t kMaxAddressBytes = 64 * 1024;
@@ -48,7 +48,8 @@ Envelope own_envelope(const ProcessIdentity& process) {
 
 }  // namespace
 
-Result<std::unique_ptr<UcxWorker>> UcxWorker::create(UcxContext& context) {
+Result<std::unique_ptr<UcxWorker>> UcxWorker::create(UcxContext& context,
+                                                     std::span<const std::byte> offer) {
   ucp_worker_params_t params{};
   params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
   // Made on the caller's thread, then used by the reactor alone.
@@ -59,11 +60,11 @@ Result<std::unique_ptr<UcxWorker>> UcxWorker::create(UcxContext& context) {
     return fail(ErrorCode::Unavailable, ucx_error("creating a UCX worker", status));
   }
   std::unique_ptr<UcxWorker> worker(new UcxWorker(context, handle));
-  BATON_TRY(worker->query());
+  BATON_TRY(worker->query(offer));
   return worker;
 }
 
-Status UcxWorker::query() {
+Status UcxWorker::query(std::span<const std::byte> offer) {
   ucs_status_t status = ucp_worker_get_efd(worker_, &event_fd_);
   if (status != UCS_OK) {
     return fail(ErrorCode::Unavailable, ucx_error("UCX event descriptor", status));
@@ -77,11 +78,13 @@ Status UcxWorker::query() {
   max_header_bytes_ = attributes.max_am_header;
   const std::span raw(reinterpret_cast<const std::byte*>(attributes.address),
                       attributes.address_length);
-  Envelope envelope = own_envelope(own_identity());
-  envelope.digest = digest_of(envelope, raw);
   address_.resize(sizeof(Envelope));
-  std::memcpy(address_.data(), &envelope, sizeof(Envelope));
   address_.insert(address_.end(), raw.begin(), raw.end());
+  address_.insert(address_.end(), offer.begin(), offer.end());
+  Envelope envelope = own_envelope(own_identity());
+  envelope.offer_bytes = static_cast<std::uint32_t>(offer.size());
+  envelope.digest = digest_of(envelope, std::span(address_).subspan(sizeof(Envelope)));
+  std::memcpy(address_.data(), &envelope, sizeof(Envelope));
   ucp_worker_release_address(worker_, attributes.address);
   if (max_header_bytes_ < kMaxHeaderBytes) {
     return fail(ErrorCode::Unavailable,
@@ -125,7 +128,7 @@ Result<PeerAddress> open_address(std::span<const std::byte> envelope) {
   }
   Envelope theirs;
   std::memcpy(&theirs, envelope.data(), sizeof(Envelope));
-  const auto address = envelope.subspan(sizeof(Envelope));
+  const auto body = envelope.subspan(sizeof(Envelope));
   const Envelope ours = own_envelope({});
   if (theirs.magic != ours.magic) {
     return fail(ErrorCode::ProtocolError, "not a worker address");
@@ -138,10 +141,13 @@ Result<PeerAddress> open_address(std::span<const std::byte> envelope) {
                             theirs.ucx_major,
                             theirs.ucx_minor));
   }
-  if (theirs.digest != digest_of(theirs, address)) {
+  if (theirs.digest != digest_of(theirs, body) || theirs.offer_bytes >= body.size()) {
     return fail(ErrorCode::ProtocolError, "a damaged worker address");
   }
-  return PeerAddress{{address.begin(), address.end()}, {theirs.host, theirs.start, theirs.pid}};
+  const auto address = body.first(body.size() - theirs.offer_bytes);
+  BATON_ASSIGN(PutOffer offer, decode_offer(body.last(theirs.offer_bytes)));
+  return PeerAddress{
+      {address.begin(), address.end()}, {theirs.host, theirs.start, theirs.pid}, std::move(offer)};
 }
 
 }  // namespace baton::transfer

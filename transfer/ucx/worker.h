@@ -13,16 +13,21 @@
 
 #include "common/base/error.h"
 #include "transfer/process_watch.h"
+#include "transfer/put_offer.h"
 #include "transfer/ucx/context.h"
 
 namespace baton::transfer {
 
-// UCX's number for data messages.
+// UCX's numbers for data messages, for what a writer that puts says, and for the answers to it.
 constexpr unsigned kDataMessage = 1;
+constexpr unsigned kPutNote = 2;
+constexpr unsigned kPutAnswer = 3;
 
 class UcxWorker {
  public:
-  static Result<std::unique_ptr<UcxWorker>> create(UcxContext& context);
+  // `offer`: an encoded PutOffer, which goes into the address; may be empty.
+  static Result<std::unique_ptr<UcxWorker>> create(UcxContext& context,
+                                                   std::span<const std::byte> offer = {});
   // UCX 1.13 ends the process when a rendezvous is outstanding on the worker: wait for its end, or
   // abandon the worker.
   ~UcxWorker();
@@ -32,8 +37,8 @@ class UcxWorker {
   ucp_worker_h get() const { return worker_; }
   // Becomes readable when there may be something to progress; arm() before waiting on it.
   int event_fd() const { return event_fd_; }
-  // UCX's own address in an envelope with version, process and digest, so that foreign bytes are
-  // refused before UCX parses them.
+  // UCX's own address, then the offer, in an envelope with version, process and digest, so that
+  // foreign bytes are refused before UCX parses them.
   const std::vector<std::byte>& address() const { return address_; }
   std::size_t max_header_bytes() const { return max_header_bytes_; }
 
@@ -47,7 +52,7 @@ class UcxWorker {
 
  private:
   UcxWorker(UcxContext& context, ucp_worker_h worker) : context_(context), worker_(worker) {}
-  Status query();
+  Status query(std::span<const std::byte> offer);
 
   UcxContext& context_;
   ucp_worker_h worker_;  // null once abandoned
@@ -60,6 +65,7 @@ class UcxWorker {
 struct PeerAddress {
   std::vector<std::byte> ucx;
   ProcessIdentity process;
+  PutOffer offer;
 };
 
 // Checks an envelope made by address(). Failure: Mismatch names both UCX versions; ProtocolError

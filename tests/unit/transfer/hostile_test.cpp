@@ -1,6 +1,7 @@
 // A peer that does not keep the rules: whatever it sends is dropped and counted, and no byte of the
 // arena changes.
 #include "tests/unit/transfer/rig.h"
+#include "transfer/put_message.h"
 
 namespace baton::testing {
 namespace {
@@ -155,6 +156,16 @@ TEST_P(Hostile, DamagedHeaders) {
   expect_all_dropped("malformed");
 }
 
+TEST_P(Hostile, AMessageUnderANumberThatNobodyHas) {
+  const std::vector<std::byte> bytes(64, std::byte{0xee});
+  for (const unsigned number : {0U, 3U, 4U, 9U, 1000U, 65535U}) {
+    hostile_->send_as(number, bytes);
+  }
+  send(valid(), 2 * layout_.block_bytes());
+  ASSERT_TRUE(
+      eventually([&] { return transport_->stats().bytes_received == 2 * layout_.block_bytes(); }));
+}
+
 TEST_P(Hostile, AHonestMessageAfterAllThatStillLands) {
   auto header = valid();
   header.epoch = Epoch{1};
@@ -191,8 +202,152 @@ TEST_P(Hostile, ACompleteLeaseTakesNothingMore) {
 
 INSTANTIATE_TEST_SUITE_P(Paths,
                          Hostile,
-                         ::testing::ValuesIn(tested_paths({"fake", "tcp", "shm"})),
+                         ::testing::ValuesIn(tested_paths({"fake", "tcp", "shm", "shm_put"})),
                          [](const auto& info) { return info.param; });
+
+// The same for what a writer that puts would say.
+class HostilePut : public Hostile {
+ protected:
+  transfer::PutMessage claim() const {
+    transfer::PutMessage message;
+    message.kind = transfer::PutKind::Claim;
+    message.path = transport_of(GetParam()) == "shm" ? transfer::PathKind::ShmPut
+                                                     : transfer::PathKind::RdmaPut;
+    message.lane = transfer::Lane::Shm;
+    message.epoch = epoch_;
+    message.lease = id_;
+    message.writer = transfer::own_identity();
+    return message;
+  }
+  void say(const transfer::PutMessage& message) { say(transfer::encode(message)); }
+  void say(std::span<const std::byte> bytes) {
+    hostile_->say(bytes);
+    ++sent_;
+  }
+};
+
+TEST_P(HostilePut, ForgedClaims) {
+  auto message = claim();
+  message.lease.high ^= 1;
+  say(message);
+  message.lease = {};
+  say(message);
+  expect_all_dropped("unknown_lease");
+}
+
+TEST_P(HostilePut, AClaimOfAnotherEpoch) {
+  auto message = claim();
+  message.epoch = Epoch{6};
+  say(message);
+  expect_all_dropped("wrong_epoch");
+}
+
+TEST_P(HostilePut, AClaimWhoseEndNothingCouldProve) {
+  auto message = claim();
+  message.path = message.path == transfer::PathKind::ShmPut ? transfer::PathKind::RdmaPut
+                                                            : transfer::PathKind::ShmPut;
+  say(message);  // by a path that was not offered
+  if (transport_of(GetParam()) == "shm") {
+    message = claim();
+    message.writer.host ^= 2;  // another host's process
+    say(message);
+    message = claim();
+    message.writer.start += 1;  // a process that is no more
+    say(message);
+    message.writer = {};
+    say(message);
+  }
+  expect_all_dropped("unprovable");
+}
+
+TEST_P(HostilePut, DamagedNotes) {
+  const auto good = transfer::encode(claim());
+  for (std::size_t length = 1; length < good.size(); ++length) {
+    say(std::span(good).first(length));
+  }
+  for (const std::size_t at : {0U, 1U, 2U, 3U, 4U, 5U, 6U, 7U, 48U, 55U}) {
+    auto bad = good;
+    bad[at] ^= std::byte{0x40};
+    say(bad);
+  }
+  std::vector<std::byte> longer(good.begin(), good.end());
+  longer.push_back(std::byte{0});
+  say(longer);
+  auto answer = claim();
+  answer.kind = transfer::PutKind::Answer;
+  answer.writer = {};
+  say(answer);
+  expect_all_dropped("malformed");
+}
+
+TEST_P(HostilePut, WordsAboutAClaimThatIsNotTheirs) {
+  // Without a claim they mean nothing.
+  auto message = claim();
+  message.kind = transfer::PutKind::Done;
+  message.bytes = 6 * layout_.block_bytes() * layout_.layers;
+  say(message);
+  say(claim());
+  ASSERT_TRUE(eventually([&] { return transport_->stats().messages_received == 2; }));
+  // Nor from another process than the one that claimed, nor for another epoch.
+  message.writer.pid ^= 1;
+  say(message);
+  message = claim();
+  message.kind = transfer::PutKind::Released;
+  message.epoch = Epoch{1};
+  say(message);
+  ASSERT_TRUE(eventually([&] { return transport_->stats().messages_received == 4; }));
+  Done fenced;
+  lease_->revoke(fenced.setter());
+  // A message comes after the lease's end in the eyes of the receiver's thread.
+  send(valid(), 2 * layout_.block_bytes());
+  ASSERT_TRUE(eventually([&] { return transport_->stats().messages_dropped == 1; }));
+  EXPECT_FALSE(fenced.is_set());
+  EXPECT_EQ(transport_->stats().bytes_received, 0U);
+  message.epoch = epoch_;
+  say(message);
+  EXPECT_TRUE(fenced.wait());
+}
+
+TEST_P(HostilePut, NoMessageEntersAClaimedLeaseAndNoClaimOneWithMessages) {
+  say(claim());
+  ASSERT_TRUE(eventually([&] { return transport_->stats().messages_received == 1; }));
+  sent_ = 0;
+  send(valid(), 2 * layout_.block_bytes());
+  say(claim());  // the second
+  expect_all_dropped("claimed");
+  const LeaseId other = random_lease();
+  auto lease = transport_->open_lease(other, epoch_, {{BlockId{10}, 4}});
+  auto header = valid();
+  header.lease = other;
+  header.run[0] = {BlockId{10}, 1};
+  send(header, layout_.block_bytes());
+  ASSERT_TRUE(
+      eventually([&] { return transport_->stats().bytes_received == layout_.block_bytes(); }));
+  auto late = claim();
+  late.lease = other;
+  say(late);
+  ASSERT_TRUE(eventually([&] { return transport_->stats().messages_dropped == 3; }));
+  EXPECT_EQ(transport_->stats().dropped_by_reason.at("claimed"), 3U);
+}
+
+TEST_P(HostilePut, ADoneOfMoreThanTheLeaseHoldsIsNoCommit) {
+  say(claim());
+  auto message = claim();
+  message.kind = transfer::PutKind::Done;
+  message.bytes = ~std::uint64_t{0};
+  say(message);
+  Promised<Result<transfer::LeaseReceiver::Done>> complete;
+  lease_->expect({.bytes = 6 * layout_.block_bytes() * layout_.layers}, complete.setter());
+  const auto done = complete.wait();
+  ASSERT_TRUE(done && !done->has_value());
+  EXPECT_EQ(done->error().code, ErrorCode::ProtocolError);
+}
+
+INSTANTIATE_TEST_SUITE_P(Paths,
+                         HostilePut,
+                         ::testing::ValuesIn(tested_put_paths()),
+                         [](const auto& info) { return info.param; });
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(HostilePut);
 
 }  // namespace
 }  // namespace baton::testing

@@ -1,5 +1,6 @@
-// Two real processes: bytes cross, and one of them dies by SIGKILL at any moment without hurting
-// the other.
+// Two real processes: bytes cross, and one of them dies by SIGKILL or is stopped at any moment
+// without hurting the other. Where the writer puts, its blocks stay where they are until it says
+// that it is quiet or is proven to be.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -10,6 +11,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <future>
 #include <optional>
@@ -27,7 +29,8 @@ constexpr int kHangMs = 120'000;
 // A transfer_peer with its pipes.
 class PeerProcess {
  public:
-  explicit PeerProcess(const std::string& transport) {
+  // `name` as paths.h says.
+  explicit PeerProcess(const std::string& name) {
     std::array<int, 2> in{};
     std::array<int, 2> out{};
     EXPECT_EQ(::pipe2(in.data(), O_CLOEXEC), 0);
@@ -37,8 +40,9 @@ class PeerProcess {
     ::posix_spawn_file_actions_adddup2(&actions, in[0], STDIN_FILENO);
     ::posix_spawn_file_actions_adddup2(&actions, out[1], STDOUT_FILENO);
     std::string program = PEER_PROGRAM;
-    std::string argument = transport;
-    std::array<char*, 3> argv{program.data(), argument.data(), nullptr};
+    std::string transport = transport_of(name);
+    std::string path = path_of(name);
+    std::array<char*, 4> argv{program.data(), transport.data(), path.data(), nullptr};
     EXPECT_EQ(::posix_spawn(&pid_, program.c_str(), &actions, nullptr, argv.data(), environ), 0);
     ::posix_spawn_file_actions_destroy(&actions);
     ::close(in[0]);
@@ -103,6 +107,7 @@ class PeerProcess {
     EXPECT_EQ(::waitpid(pid_, &status, WUNTRACED), pid_);
     EXPECT_TRUE(WIFSTOPPED(status));
   }
+  void go_on() { ::kill(pid_, SIGCONT); }
   void kill() {
     if (pid_ > 0) {
       ::kill(pid_, SIGKILL);
@@ -118,6 +123,14 @@ class PeerProcess {
   std::string address_;
   std::string buffer_;
 };
+
+std::string hex_of(const transfer::Inlet& inlet) {
+  std::string address;
+  for (const std::byte b : inlet.address()) {
+    address += fmt::format("{:02x}", std::to_integer<unsigned>(b));
+  }
+  return address;
+}
 
 class Processes : public ::testing::TestWithParam<std::string> {
  protected:
@@ -148,7 +161,7 @@ TEST_P(Processes, AReceiverKilledFailsTheSenderWhoThenServesANewOne) {
     prefill.say("connect " + decode.address());
     ASSERT_TRUE(prefill.read_until("connected"));
     if (round < 2) {
-      if (GetParam() == "tcp") {
+      if (transport_of(GetParam()) == "tcp") {
         // A TCP connection that is complete: transfer/README.md says what UCX 1.13 does otherwise.
         prefill.say("send " + lease(100 + round));  // unknown there, so dropped
         ASSERT_TRUE(prefill.read_until("flushed"));
@@ -211,15 +224,13 @@ TEST_P(Processes, ASenderKilledLeavesTheReceiverAble) {
 TEST_P(Processes, ARevokedLeaseIsFencedAfterItsWriterWasKilled) {
   TestArena arena(small_layout(4, 256), 64);
   transfer::TransportOptions options;
-  options.transport = GetParam();
+  options.transport = transport_of(GetParam());
+  options.path = path_of(GetParam());
   const auto transport = std::move(transfer::Transport::create(options, arena.view())).value();
-  const int rounds = GetParam() == "rdma" ? 5 : 20;  // verbs run on an emulated CPU
+  const int rounds = transport_of(GetParam()) == "rdma" ? 5 : 20;  // verbs run on an emulated CPU
   for (int round = 0; round < rounds; ++round) {
     const auto inlet = std::move(transport->open_inlet()).value();
-    std::string address;
-    for (const std::byte b : inlet->address()) {
-      address += fmt::format("{:02x}", std::to_integer<unsigned>(b));
-    }
+    const std::string address = hex_of(*inlet);
     auto landing = transport->open_lease(
         LeaseId{0xabcdU + static_cast<unsigned>(round), 0x1234U + static_cast<unsigned>(round)},
         Epoch{1},
@@ -246,8 +257,151 @@ TEST_P(Processes, ARevokedLeaseIsFencedAfterItsWriterWasKilled) {
 
 INSTANTIATE_TEST_SUITE_P(Paths,
                          Processes,
-                         ::testing::ValuesIn(tested_paths({"tcp", "shm"})),
+                         ::testing::ValuesIn(tested_paths({"tcp", "shm", "shm_put"})),
                          [](const auto& info) { return info.param; });
+
+// A receiver in this process, and a writer in another one that puts again and again into a lease
+// that is revoked meanwhile.
+class Putting : public Processes {
+ protected:
+  Putting() : arena_(small_layout(4, 256), 64), writer_(GetParam()) {
+    transfer::TransportOptions options;
+    options.transport = transport_of(GetParam());
+    options.path = path_of(GetParam());
+    transport_ = std::move(transfer::Transport::create(options, arena_.view())).value();
+    connect();
+    lease_ = transport_->open_lease(LeaseId{0xabcd, 0x1234}, Epoch{1}, {{BlockId{0}, 64}});
+    writer_.say("keep " + lease(0));
+    EXPECT_TRUE(writer_.read_until("keeping"));
+    expect_writing();
+  }
+  ~Putting() override { writer_.kill(); }
+
+  void connect() {
+    inlet_ = std::move(transport_->open_inlet()).value();
+    writer_.say("connect " + hex_of(*inlet_));
+    EXPECT_TRUE(writer_.read_until("connected"));
+  }
+  void revoke() {
+    lease_->revoke([this] { fenced_.set_value(); });
+  }
+  // Returns once the writer has written after the call.
+  void expect_writing() {
+    std::byte* const at = arena_.view().block(3, BlockId{63});
+    std::atomic_ref<std::byte> first(*at);
+    const std::byte wanted = first.load() == std::byte{0x11} ? std::byte{0x22} : std::byte{0x11};
+    first.store(wanted);
+    const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    while (first.load() == wanted && std::chrono::steady_clock::now() < limit) {
+      ::sched_yield();
+    }
+    EXPECT_NE(first.load(), wanted);
+  }
+  bool is_fenced(std::chrono::milliseconds within = kHang) {
+    return fence_.wait_for(within) == std::future_status::ready;
+  }
+  // After the fence the blocks belong to somebody else.
+  void expect_untouched_from_now() {
+    arena_.fill_byte(std::byte{0x77});
+    PeerProcess another(GetParam());
+    auto inlet = std::move(transport_->open_inlet()).value();
+    auto next = transport_->open_lease(LeaseId{0xabce, 0x1235}, Epoch{1}, {{BlockId{0}, 1}});
+    another.say("connect " + hex_of(*inlet));
+    ASSERT_TRUE(another.read_until("connected"));
+    another.say("send abce 1235 1 0 1");
+    ASSERT_TRUE(another.read_until("flushed"));
+    for (std::uint32_t block = 1; block < 64; ++block) {
+      ASSERT_TRUE(arena_.is_filled_with(3, BlockId{block}, std::byte{0x77}));
+    }
+  }
+
+  static constexpr std::chrono::milliseconds kHang{30'000};
+  // Longer than any limit of a transport's own.
+  static constexpr std::chrono::milliseconds kLong{2'000};
+  TestArena arena_;
+  PeerProcess writer_;
+  std::unique_ptr<transfer::Transport> transport_;
+  std::unique_ptr<transfer::Inlet> inlet_;
+  std::unique_ptr<transfer::LeaseReceiver> lease_;
+  std::promise<void> fenced_;
+  std::future<void> fence_ = fenced_.get_future();
+};
+
+TEST_P(Putting, ARevokedLeaseWaitsForTheWritersWord) {
+  revoke();
+  expect_writing();  // it does go on
+  EXPECT_FALSE(is_fenced(kLong));
+  expect_writing();
+  writer_.say("abort");
+  ASSERT_TRUE(writer_.read_until("quiesced"));
+  ASSERT_TRUE(is_fenced());
+  expect_untouched_from_now();
+}
+
+TEST_P(Putting, AStoppedWriterFencesNothingUntilItGoesOnAndSaysSo) {
+  writer_.stop();
+  revoke();
+  EXPECT_FALSE(is_fenced(kLong));
+  writer_.go_on();
+  expect_writing();
+  EXPECT_FALSE(is_fenced(std::chrono::milliseconds(0)));
+  writer_.say("abort");
+  ASSERT_TRUE(writer_.read_until("quiesced"));
+  ASSERT_TRUE(is_fenced());
+  expect_untouched_from_now();
+}
+
+TEST_P(Putting, AKilledWriterIsQuiet) {
+  revoke();
+  expect_writing();
+  EXPECT_FALSE(is_fenced(std::chrono::milliseconds(0)));
+  writer_.kill();
+  if (transport_of(GetParam()) == "rdma") {
+    inlet_.reset();  // the control connection has broken: no queue pair, no write
+  }
+  ASSERT_TRUE(is_fenced());
+  expect_untouched_from_now();
+}
+
+TEST_P(Putting, AStoppedWriterThatIsKilledIsQuiet) {
+  writer_.stop();
+  revoke();
+  EXPECT_FALSE(is_fenced(kLong));
+  writer_.kill();
+  if (transport_of(GetParam()) == "rdma") {
+    inlet_.reset();
+  }
+  ASSERT_TRUE(is_fenced());
+  expect_untouched_from_now();
+}
+
+TEST_P(Putting, ALostWriterIsFencedByItsInletOrByItsNextConnection) {
+  writer_.stop();
+  revoke();
+  inlet_.reset();
+  if (transport_of(GetParam()) == "rdma") {
+    ASSERT_TRUE(is_fenced());
+    expect_untouched_from_now();
+    writer_.go_on();
+    return;
+  }
+  // Its mapping has outlived the connection.
+  EXPECT_FALSE(is_fenced(kLong));
+  writer_.go_on();
+  expect_writing();
+  writer_.say("abort");
+  ASSERT_TRUE(writer_.read_until("quiesced"));
+  EXPECT_FALSE(is_fenced(std::chrono::milliseconds(0)));  // nobody was there to hear it
+  connect();
+  ASSERT_TRUE(is_fenced());
+  expect_untouched_from_now();
+}
+
+INSTANTIATE_TEST_SUITE_P(Paths,
+                         Putting,
+                         ::testing::ValuesIn(tested_put_paths()),
+                         [](const auto& info) { return info.param; });
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Putting);
 
 }  // namespace
 }  // namespace baton::testing

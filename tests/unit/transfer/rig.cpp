@@ -38,6 +38,8 @@ class FakeHostile : public HostilePeer {
   void send(std::span<const std::byte> header, std::span<const std::byte> bytes) override {
     network_.inject(to_, header, bytes);
   }
+  void say(std::span<const std::byte> /*note*/) override { FAIL() << "nobody puts there"; }
+  void send_as(unsigned /*number*/, std::span<const std::byte> /*bytes*/) override {}
 
  private:
   FakeNetwork& network_;
@@ -71,9 +73,13 @@ class UcxHostile : public HostilePeer {
  public:
   UcxHostile(const std::string& kind, transfer::Transport& target) {
     transfer::TransportOptions options;
-    options.transport = kind;
+    options.transport = transport_of(kind);
+    options.path = path_of(kind);
     context_ = std::move(transfer::UcxContext::create(options)).value();
     worker_ = std::move(transfer::UcxWorker::create(*context_)).value();
+    // Answers to claims go nowhere.
+    EXPECT_TRUE(worker_->set_message_handler(
+        transfer::kPutAnswer, [](auto...) { return UCS_OK; }, nullptr));
     inlet_ = std::move(target.open_inlet()).value();
     const auto address = transfer::open_address(inlet_->address()).value();
     endpoint_ = std::move(transfer::UcxEndpoint::create(*worker_, address.ucx, [](ucs_status_t) {
@@ -83,17 +89,26 @@ class UcxHostile : public HostilePeer {
   ~UcxHostile() override { wait(endpoint_->close(false)); }
 
   void send(std::span<const std::byte> header, std::span<const std::byte> bytes) override {
-    ucp_request_param_t params{};
-    wait(ucp_am_send_nbx(endpoint_->get(),
-                         transfer::kDataMessage,
-                         header.data(),
-                         header.size(),
-                         bytes.data(),
-                         bytes.size(),
-                         &params));
+    post(transfer::kDataMessage, header, bytes, 0);
+  }
+  void say(std::span<const std::byte> note) override {
+    post(transfer::kPutNote, note, {}, UCP_AM_SEND_FLAG_REPLY);
+  }
+  void send_as(unsigned number, std::span<const std::byte> bytes) override {
+    post(number, bytes, bytes, 0);
   }
 
  private:
+  void post(unsigned id,
+            std::span<const std::byte> header,
+            std::span<const std::byte> bytes,
+            std::uint32_t flags) {
+    ucp_request_param_t params{};
+    params.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
+    params.flags = flags;
+    wait(ucp_am_send_nbx(
+        endpoint_->get(), id, header.data(), header.size(), bytes.data(), bytes.size(), &params));
+  }
   void wait(void* request) {
     if (!UCS_PTR_IS_PTR(request)) {
       return;
@@ -119,7 +134,8 @@ class UcxRig : public Rig {
                                             KvArenaView arena,
                                             std::size_t window) override {
     transfer::TransportOptions options;
-    options.transport = kind_;
+    options.transport = transport_of(kind_);
+    options.path = path_of(kind_);
     options.window_bytes = window;
     auto transport = transfer::Transport::create(options, arena);
     EXPECT_TRUE(transport.has_value()) << transport.error().message;

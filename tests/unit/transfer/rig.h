@@ -85,6 +85,10 @@ class HostilePeer {
   virtual ~HostilePeer() = default;
   // Returns when the operation is over on this side.
   virtual void send(std::span<const std::byte> header, std::span<const std::byte> bytes) = 0;
+  // What a writer that puts would say. Only over paths of UCX.
+  virtual void say(std::span<const std::byte> note) = 0;
+  // A message under another of UCX's numbers.
+  virtual void send_as(unsigned number, std::span<const std::byte> bytes) = 0;
 };
 
 class Rig {
@@ -98,7 +102,7 @@ class Rig {
   virtual std::string lane() const = 0;
 };
 
-// "fake", "tcp", "shm", "rdma".
+// "fake", or a name as paths.h says.
 std::unique_ptr<Rig> make_rig(const std::string& kind);
 
 LeaseId random_lease();

@@ -1,12 +1,14 @@
 // A process of its own for tests that kill one. It is told what to do by lines on stdin and answers
 // by lines on stdout, hexadecimal numbers and addresses alike:
-//   transfer_peer TRANSPORT            prints "address HEX"
+//   transfer_peer TRANSPORT PATH       prints "address HEX"
 //   inlet                              a new inlet in place of the old, prints "address HEX"
 //   open HIGH LOW EPOCH FIRST COUNT    opens a lease, prints "opened"
 //   expect BYTES                       prints "landed BYTES LANE" or "failed CODE" when it is over
 //   connect HEX                        prints "connected"
 //   send HIGH LOW EPOCH FIRST COUNT    sends all layers of blocks 0.. there, prints "flushed BYTES"
 //                                      or "failed CODE" when it is over
+//   keep HIGH LOW EPOCH FIRST COUNT    the same again and again without an end, prints "keeping"
+//   abort                              ends that, prints "quiesced"
 //   quit
 #include <fmt/format.h>
 
@@ -14,6 +16,7 @@
 #include <iostream>
 #include <mutex>
 #include <sstream>
+#include <thread>
 
 #include "tests/unit/transfer/arena.h"
 #include "transfer/transport.h"
@@ -48,14 +51,15 @@ std::vector<std::byte> from_hex(const std::string& text) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 2) {
-    std::cerr << "usage: transfer_peer TRANSPORT\n";
+  if (argc != 3) {
+    std::cerr << "usage: transfer_peer TRANSPORT PATH\n";
     return 2;
   }
   testing::TestArena arena(testing::small_layout(4, 256), 64);
   arena.fill(7);
   transfer::TransportOptions options;
   options.transport = argv[1];
+  options.path = argv[2];
   auto made = transfer::Transport::create(options, arena.view());
   if (!made) {
     std::cerr << made.error().message << "\n";
@@ -68,6 +72,7 @@ int main(int argc, char** argv) {
   std::unique_ptr<transfer::LeaseReceiver> lease;
   std::shared_ptr<transfer::Peer> peer;
   std::unique_ptr<transfer::LeaseSender> sender;
+  std::jthread keeper;
   for (std::string line; std::getline(std::cin, line);) {
     std::istringstream words(line);
     std::string verb;
@@ -98,6 +103,11 @@ int main(int argc, char** argv) {
       sender->abort([] { say("quiesced"); });
       continue;
     }
+    if (verb == "abort") {
+      keeper = std::jthread();  // asks it to end and waits for that
+      sender->abort([] { say("quiesced"); });
+      continue;
+    }
     if (verb == "quit") {
       break;
     }
@@ -108,7 +118,7 @@ int main(int argc, char** argv) {
     if (verb == "open") {
       lease = transport->open_lease(id, Epoch{epoch}, {run});
       say("opened");
-    } else if (verb == "send") {
+    } else if (verb == "send" || verb == "keep") {
       KvGrant grant;
       grant.lease = id;
       grant.epoch = Epoch{epoch};
@@ -119,9 +129,25 @@ int main(int argc, char** argv) {
       for (std::uint32_t i = 0; i < run.count; ++i) {
         blocks.emplace_back(i);
       }
-      for (std::uint32_t layer = 0; layer < arena.view().layout.layers; ++layer) {
-        sender->send_layer(layer, 0, blocks);
+      const auto send_all = [&arena, &sender, blocks] {
+        for (std::uint32_t layer = 0; layer < arena.view().layout.layers; ++layer) {
+          sender->send_layer(layer, 0, blocks);
+        }
+      };
+      if (verb == "keep") {
+        keeper = std::jthread([send_all, &transport](const std::stop_token& stop) {
+          while (!stop.stop_requested()) {
+            const auto before = transport->stats().bytes_sent;
+            send_all();
+            while (transport->stats().bytes_sent == before && !stop.stop_requested()) {
+              std::this_thread::yield();
+            }
+          }
+        });
+        say("keeping");
+        continue;
       }
+      send_all();
       sender->finish([](Result<transfer::Sent> sent) {
         say(sent ? fmt::format("flushed {:x}", sent->bytes)
                  : fmt::format("failed {}", to_string(sent.error().code)));

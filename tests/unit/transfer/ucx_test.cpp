@@ -52,6 +52,29 @@ TEST(UcxSettings, TheOperatorsEnvironmentWins) {
   ::unsetenv("UCX_BATON_TEST_B");
 }
 
+TEST(UcxSettings, NothingIsPutWhereATcpLaneCanBe) {
+  const auto paths = [](const std::string& transport, const std::string& path) {
+    auto options = options_of(transport);
+    options.path = path;
+    return put_paths(options);
+  };
+  for (const char* path : {"auto", "am"}) {
+    for (const char* transport : {"auto", "tcp", "shm"}) {
+      EXPECT_FALSE(paths(transport, path)->rdma) << transport;
+      EXPECT_FALSE(paths(transport, path)->shm) << transport;
+    }
+  }
+  EXPECT_TRUE(paths("shm", "put")->shm);
+  EXPECT_TRUE(paths("auto", "put")->shm);
+  EXPECT_FALSE(paths("auto", "put")->rdma);  // its lanes may be TCP
+  EXPECT_FALSE(paths("shm", "put")->rdma);
+  const auto refused = paths("tcp", "put");
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::InvalidConfig);
+  EXPECT_NE(refused.error().message.find("transfer.transport: tcp"), std::string::npos);
+  EXPECT_EQ(paths("auto", "get").error().code, ErrorCode::InvalidConfig);
+}
+
 TEST(UcxSettings, AnImpossibleNameIsRefused) {
   for (const char* name : {"", "UCX_", "tls", "A=B", "A B", "PATH/../X"}) {
     auto options = options_of("tcp");
@@ -83,21 +106,35 @@ TEST(UcxLane, IsReadFromUcxsDescription) {
     return "#\n# UCP endpoint \n#               peer: <no debug data>\n" + lanes +
            "#                 am_send: 0..<egr/short>..93\n";
   };
-  EXPECT_EQ(parse_lane(info("#   lane[0]:  3:sysv/memory.0 md[2]  -> md[2]/sysv/sysdev[255] am "
-                            "am_bw#0 keepalive\n")),
+  const auto bulk = [&](const std::string& lanes) { return parse_lanes(info(lanes)).bulk; };
+  EXPECT_EQ(bulk("#   lane[0]:  3:sysv/memory.0 md[2]  -> md[2]/sysv/sysdev[255] am am_bw#0 "
+                 "keepalive\n"),
             Lane::Shm);
-  EXPECT_EQ(parse_lane(info("#   lane[0]:  1:tcp/lo.0 md[0]  -> md[0]/tcp/sysdev[255] am am_bw#0 "
-                            "keepalive wireup\n")),
+  EXPECT_EQ(bulk("#   lane[0]:  1:tcp/lo.0 md[0]  -> md[0]/tcp/sysdev[255] am am_bw#0 keepalive "
+                 "wireup\n"),
             Lane::Tcp);
-  EXPECT_EQ(parse_lane(info("#   lane[0]:  0:posix/memory.0 md[0] -> md[0]/posix am am_bw#0\n"
-                            "#   lane[1]:  9:cma/memory.0 md[3] -> md[3]/cma rma_bw#0\n")),
+  EXPECT_EQ(bulk("#   lane[0]:  0:posix/memory.0 md[0] -> md[0]/posix am am_bw#0\n"
+                 "#   lane[1]:  9:cma/memory.0 md[3] -> md[3]/cma rma_bw#0\n"),
             Lane::Shm);
-  EXPECT_EQ(parse_lane(info("#   lane[0]:  0:ud_verbs/rxe0:1.0 md[0] -> md[0]/ud_verbs wireup\n"
-                            "#   lane[1]:  9:rc_verbs/rxe0:1.0 md[3] -> md[3]/rc_verbs am am_bw#0 "
-                            "rma_bw#0\n")),
-            Lane::Rc);
-  EXPECT_EQ(parse_lane(""), Lane::Unknown);
-  EXPECT_EQ(parse_lane("lane[0]"), Lane::Unknown);
+  const std::string rc =
+      "#   lane[0]:  0:ud_verbs/rxe0:1.0 md[0] -> md[0]/ud_verbs wireup\n"
+      "#   lane[1]:  9:rc_verbs/rxe0:1.0 md[3] -> md[3]/rc_verbs rma#0 rma_bw#0 "
+      "am am_bw#0\n";
+  EXPECT_EQ(bulk(rc), Lane::Rc);
+  EXPECT_EQ(bulk("# lane[0]: 9:rc_mlx5/mlx5_0:1.0 md[3] -> md[3]/ib am am_bw#0\n"), Lane::RcMlx5);
+  EXPECT_EQ(parse_lanes("").bulk, Lane::Unknown);
+  EXPECT_EQ(parse_lanes("lane[0]").bulk, Lane::Unknown);
+}
+
+TEST(UcxLane, OnlyRdmaLanesAloneArePutOver) {
+  const auto puts = [](const std::string& lanes) { return parse_lanes(lanes).puts_by_rdma; };
+  const std::string rc = "# lane[0]: 9:rc_verbs/rxe0:1.0 md[3] -> md[3]/ib rma#0 rma_bw#0 am\n";
+  EXPECT_TRUE(puts(rc));
+  EXPECT_TRUE(puts("# lane[0]: 9:dc_mlx5/mlx5_0:1.0 md[3] -> md[3]/ib rma_bw#0 am\n"));
+  EXPECT_FALSE(puts(""));
+  EXPECT_FALSE(puts("# lane[0]: 9:rc_verbs/rxe0:1.0 md[3] -> md[3]/ib am am_bw#0\n"));
+  EXPECT_FALSE(puts(rc + "# lane[1]: 2:posix/memory.0 md[1] -> md[1]/posix rma#1\n"));
+  EXPECT_FALSE(puts("# lane[0]: 1:tcp/lo.0 md[0] -> md[0]/tcp rma#0 am am_bw#0\n"));
 }
 
 TEST(UcxAddress, OnlyAnIntactOneOfTheSameVersionIsOpened) {
