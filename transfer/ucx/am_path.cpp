@@ -24,6 +24,12 @@ void UcxAmPath::post(const std::shared_ptr<Send>& send, const Piece& piece) {
   encode(header, op.header);
   ucp_request_param_t params{};
   params.op_attr_mask = UCP_OP_ATTR_FIELD_MEMORY_TYPE | UCP_OP_ATTR_FIELD_DATATYPE;
+  if (header.lane != Lane::Tcp && header.lane != Lane::Shm) {
+    // Over verbs a rendezvous is a transfer by the network device, which a receiver that sets its
+    // worker aside does not stop: there the receiver's own hand copies every byte.
+    params.op_attr_mask |= UCP_OP_ATTR_FIELD_FLAGS;
+    params.flags = UCP_AM_SEND_FLAG_EAGER;
+  }
   UcxOps::set_callback(params, op);
   params.memory_type = UCS_MEMORY_TYPE_HOST;
   const void* buffer = nullptr;
