@@ -111,9 +111,10 @@ UcxSettings shipped(const TransportOptions& options) {
   }
   if (options.transport == "auto" || options.transport == "tcp") {
     // UCX's own 8 KiB cut every message in as many system calls. Measured on a loopback with 1.13,
-    // active messages of 64 KiB and 1 MiB: 1.3 to 1.6 times as fast.
-    settings.emplace_back("TCP_TX_SEG_SIZE", "256k");
-    settings.emplace_back("TCP_RX_SEG_SIZE", "256k");
+    // active messages of 64 KiB and 1 MiB: 1.3 to 1.6 times as fast with 256 KiB, with 512
+    // once more 1.2 times at 1 MiB.
+    settings.emplace_back("TCP_TX_SEG_SIZE", "512k");
+    settings.emplace_back("TCP_RX_SEG_SIZE", "512k");
   }
   return settings;
 }
