@@ -248,12 +248,7 @@ void Pulls::writer_quiesced(PullId id) {
   Pull* pull = find(id);
   if (pull != nullptr && pull->state == State::Quarantined && pull->receiver != nullptr) {
     // Where the writer puts, this is what the fence waits for.
-    const auto tell = [](auto& receiver) {
-      if constexpr (requires { receiver.writer_quiesced(); }) {
-        receiver.writer_quiesced();
-      }
-    };
-    tell(*pull->receiver);
+    pull->receiver->writer_quiesced();
   }
 }
 
