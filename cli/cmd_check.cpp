@@ -1,6 +1,9 @@
 // baton check: reads a cluster configuration as every program would and says what it means.
 #include <fmt/format.h>
+#include <unistd.h>
 
+#include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <vector>
 
@@ -8,6 +11,7 @@
 #include "cli/command.h"
 #include "common/config/catalogue.h"
 #include "common/config/cluster_config.h"
+#include "common/config/yaml_tree.h"
 #include "transfer/transport.h"
 
 namespace baton::cli {
@@ -29,6 +33,30 @@ void print_pool(const char* role, const std::vector<NodeEntry>& pool) {
   }
 }
 
+std::uint64_t memory_of_this_machine() {
+  return static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES)) *
+         static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+}
+
+// What every program would trip over later, although the file is well formed.
+Status check_machine(const CheckArguments& arguments, const ClusterConfig& config) {
+  const auto problem = [&](const std::string& key, const std::string& what) -> Status {
+    BATON_ASSIGN(const YamlNode root, load_yaml(arguments.config, arguments.overrides));
+    return fail(ErrorCode::InvalidConfig,
+                fmt::format("{}: {}: {}", place_in(root, key, arguments.config), key, what));
+  };
+  if (!config.model.path.empty() && !std::filesystem::exists(config.model.path)) {
+    return problem("model.path", fmt::format("there is no file {}", config.model.path));
+  }
+  const std::uint64_t memory = memory_of_this_machine() >> 20U;
+  if (config.kv.arena_mb > memory) {
+    return problem(
+        "kv.arena_mb",
+        fmt::format("{} MiB for each node and this machine has {}", config.kv.arena_mb, memory));
+  }
+  return {};
+}
+
 int run(const CheckArguments& arguments) {
   if (arguments.describe) {
     fmt::print("{}", describe_config());
@@ -37,6 +65,9 @@ int run(const CheckArguments& arguments) {
   const Result<ClusterConfig> config = load_config(arguments.config, arguments.overrides);
   if (!config) {
     return report("check", config.error());
+  }
+  if (const Status status = check_machine(arguments, *config); !status) {
+    return report("check", status.error());
   }
   fmt::print("{}: good. cluster {}, model {}, {} prefill and {} decode nodes, KV over {}\n",
              arguments.config,
@@ -76,7 +107,9 @@ void add_check(CLI::App& app, Action& chosen) {
   command->add_flag(
       "--describe", arguments->describe, "Print every key with default, bounds and help");
   command->footer(
-      "A wrong key or value is told as file:line with the nearest valid key; exit status 2.\n"
+      "A wrong key or value is told as file:line with the nearest valid key; so are a model file\n"
+      "that is not there, an arena larger than this machine's memory, and two programs that\n"
+      "listen at one address. Exit status 2.\n"
       "Examples:\n"
       "  baton check configs/local.yaml\n"
       "  baton check --describe > cluster.yaml");

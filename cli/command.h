@@ -27,6 +27,7 @@ void add_chat(CLI::App& app, Action& chosen);
 void add_status(CLI::App& app, Action& chosen);
 void add_pull(CLI::App& app, Action& chosen);
 void add_check(CLI::App& app, Action& chosen);
+void add_drain(CLI::App& app, Action& chosen);
 void add_bench(CLI::App& app, Action& chosen);
 void add_perplexity(CLI::App& app, Action& chosen);
 

@@ -101,6 +101,7 @@ void DecodeNode::make_grants() {
   pulls_ =
       std::make_unique<PullService>(deps_.control, deps_.transport, deps_.kv, probe_, deps_.digest);
   writers_ = std::make_unique<Writers>(deps_.control,
+                                       deps_.transport,
                                        *grants_,
                                        *pulls_,
                                        HeartbeatLimits{.period = cluster.heartbeat,
@@ -141,7 +142,8 @@ wire::Heartbeat DecodeNode::heartbeat() {
   wire::Heartbeat beat;
   beat.set_draining(drain_.is_draining());
   wire::NodeLoad& load = *beat.mutable_load();
-  node::fill_load(load, deps_.kv, transfer);
+  node::fill_load(load, deps_.kv);
+  node::fill_ticks(load, deps_.transport);
   load.set_running(scheduler_->num_running() + grants_->num_open());
   load.set_queued_tokens(scheduler_->num_queued_tokens());
   load.set_decode_step_ms(static_cast<float>(scheduler_->step_seconds() * 1e3));

@@ -3,15 +3,22 @@
 #include <utility>
 
 #include "common/wire/convert.h"
+#include "node/kv_probe.h"
 
 namespace baton::decode_node {
 
 Writers::Writers(Executor& executor,
+                 transfer::Transport& transport,
                  GrantTable& grants,
                  PullService& pulls,
                  HeartbeatLimits limits,
                  const Logger& log)
-    : executor_(executor), grants_(grants), pulls_(pulls), limits_(limits), log_(log) {}
+    : executor_(executor),
+      transport_(transport),
+      grants_(grants),
+      pulls_(pulls),
+      limits_(limits),
+      log_(log) {}
 
 void Writers::add(std::unique_ptr<Channel> channel,
                   const wire::Hello& hello,
@@ -31,6 +38,9 @@ void Writers::add(std::unique_ptr<Channel> channel,
     }
   });
   pulls_.add_writer(added.id, *added.channel, hello.worker_address());
+  added.data_watch.emplace(executor_, limits_, [this, id = added.id] {
+    lost(id, {ErrorCode::PeerStalled, "its data thread stands still"});
+  });
   log_.info("prefill node {} connected from {}", added.node, added.channel->remote());
   writers_.emplace(added.id, std::move(writer));
 }
@@ -89,9 +99,10 @@ void Writers::on_heartbeat(Writer& writer, const wire::Heartbeat& heartbeat) {
       send_abort(writer.id, abort);
     }
   }
-  wire::Frame ack;
-  ack.mutable_heartbeat_ack();
-  writer.channel->send(std::move(ack));
+  writer.data_watch->beat(heartbeat.load().reactor_ticks());
+  wire::Frame own;
+  node::fill_ticks(*own.mutable_heartbeat()->mutable_load(), transport_);
+  writer.channel->send(std::move(own));
 }
 
 void Writers::send_abort(WriterId writer, const wire::Abort& abort) {

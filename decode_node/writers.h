@@ -1,8 +1,8 @@
 // The control connections of prefill nodes: Commits, leases in work, aborts both ways, and what
 // happens when one is lost.
 //
-// Owner: DecodeNode. Thread: control strand. Failure: a connection that is lost or misses its
-// heartbeats takes its uncommitted leases with it.
+// Owner: DecodeNode. Thread: control strand. Failure: a connection that is lost, misses its
+// heartbeats or tells of a data thread that stands still takes its uncommitted leases with it.
 #pragma once
 
 #include <cstdint>
@@ -16,6 +16,7 @@
 #include "common/rpc/heartbeat.h"
 #include "decode_node/grant_table.h"
 #include "decode_node/pull_service.h"
+#include "node/data_watch.h"
 #include "transfer/transport.h"
 
 namespace baton::decode_node {
@@ -23,6 +24,7 @@ namespace baton::decode_node {
 class Writers {
  public:
   Writers(Executor& executor,
+          transfer::Transport& transport,
           GrantTable& grants,
           PullService& pulls,
           HeartbeatLimits limits,
@@ -47,6 +49,7 @@ class Writers {
     std::unique_ptr<Channel> channel;
     std::unique_ptr<transfer::Inlet> inlet;
     std::optional<HeartbeatWatch> watch;
+    std::optional<node::DataWatch> data_watch;
   };
   void on_frame(Writer& writer, wire::Frame frame);
   void abort(Writer& writer, const wire::Abort& message);
@@ -54,6 +57,7 @@ class Writers {
   void lost(WriterId id, const Error& why);
 
   Executor& executor_;
+  transfer::Transport& transport_;
   GrantTable& grants_;
   PullService& pulls_;
   const HeartbeatLimits limits_;

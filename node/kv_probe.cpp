@@ -55,9 +55,7 @@ void KvProbe::update(const engine::KvMemory& kv, const transfer::TransportStats&
   reactor_loops_.set(static_cast<double>(transfer.loop_count));
 }
 
-void fill_load(wire::NodeLoad& load,
-               const engine::KvMemory& kv,
-               const transfer::TransportStats& transfer) {
+void fill_load(wire::NodeLoad& load, const engine::KvMemory& kv) {
   const engine::BlockPool& pool = kv.pool();
   load.set_blocks_total(pool.total());
   load.set_blocks_free(kv.num_obtainable());
@@ -65,8 +63,12 @@ void fill_load(wire::NodeLoad& load,
   load.set_blocks_quarantined(pool.count(engine::BlockUse::Quarantined));
   load.set_blocks_in_use(pool.count(engine::BlockUse::InUse));
   load.set_blocks_cached(pool.count(engine::BlockUse::Cached));
-  load.set_reactor_ticks(transfer.loop_count);
   load.set_rss_bytes(resident_bytes());
+}
+
+void fill_ticks(wire::NodeLoad& load, transfer::Transport& transport) {
+  load.set_reactor_ticks(transport.stats().loop_count);
+  transport.poke();
 }
 
 std::uint64_t resident_bytes() {

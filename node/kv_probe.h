@@ -38,9 +38,11 @@ class KvProbe {
 };
 
 // The part of a node's load that both roles fill alike.
-void fill_load(wire::NodeLoad& load,
-               const engine::KvMemory& kv,
-               const transfer::TransportStats& transfer);
+void fill_load(wire::NodeLoad& load, const engine::KvMemory& kv);
+
+// The data thread's loops, for a heartbeat; pokes it, so that the next heartbeat says more even
+// when there is nothing to send.
+void fill_ticks(wire::NodeLoad& load, transfer::Transport& transport);
 
 // Resident memory of this process; 0 when the system does not say.
 std::uint64_t resident_bytes();

@@ -9,6 +9,7 @@
 
 #include "common/rpc/hello_check.h"
 #include "common/wire/convert.h"
+#include "node/kv_probe.h"
 
 namespace baton::prefill_node {
 namespace {
@@ -141,6 +142,9 @@ Status DecodeLinks::connect(Link& link, Dialed dialed) {
       lose(number, {ErrorCode::PeerStalled, "the decode node missed its heartbeats"});
     }
   });
+  link.data_watch.emplace(executor_, limits_, [this, number = link.number] {
+    lose(number, {ErrorCode::PeerStalled, "the decode node's data thread stands still"});
+  });
   link.beats.emplace(executor_, limits_.period, [this, &link] { beat(link); });
   return {};
 }
@@ -198,7 +202,8 @@ void DecodeLinks::on_frame(Link& link, const wire::Frame& frame) {
     }
   }
   if (frame.body_case() != wire::Frame::kAbort) {
-    return;  // heartbeat answers
+    link.data_watch->beat(frame.heartbeat().load().reactor_ticks());  // an answer to a heartbeat
+    return;
   }
   const LeaseId lease = lease_of(frame.abort());
   for (const auto& [id, user] : link.users) {
@@ -217,6 +222,7 @@ void DecodeLinks::beat(Link& link) {
   }
   wire::Frame frame;
   wire::Heartbeat& heartbeat = *frame.mutable_heartbeat();
+  node::fill_ticks(*heartbeat.mutable_load(), transport_);
   for (const auto& [id, user] : link.users) {
     if (!user.abort_reason && !user.is_ending && user.owner == LeaseOwner::DecodeNode) {
       set_lease(*heartbeat.add_leases(), user.lease, user.epoch);

@@ -24,6 +24,7 @@
 #include "common/rpc/heartbeat.h"
 #include "common/rpc/network.h"
 #include "common/types/kv_grant.h"
+#include "node/data_watch.h"
 #include "node/identity.h"
 #include "transfer/transport.h"
 
@@ -96,6 +97,7 @@ class DecodeLinks {
     transfer::DigestMode digest = transfer::DigestMode::Off;
     std::optional<HeartbeatSender> beats;
     std::optional<HeartbeatWatch> watch;
+    std::optional<node::DataWatch> data_watch;
     std::map<UserId, User> users;
     bool is_up() const { return channel != nullptr; }
   };

@@ -82,7 +82,8 @@ wire::Heartbeat PrefillNode::heartbeat() {
   wire::Heartbeat beat;
   beat.set_draining(drain_.is_draining());
   wire::NodeLoad& load = *beat.mutable_load();
-  node::fill_load(load, deps_.kv, transfer);
+  node::fill_load(load, deps_.kv);
+  node::fill_ticks(load, deps_.transport);
   load.set_running(static_cast<std::uint32_t>(scheduler_->num_jobs()));
   load.set_queued_tokens(scheduler_->num_queued_tokens());
   load.set_credit_limit(deps_.config.prefill.credits);

@@ -168,6 +168,9 @@ class Transport {
                                                      DigestMode digest = DigestMode::Off) = 0;
 
   virtual TransportStats stats() const = 0;
+  // Makes the data thread turn once more, also when it sleeps: between two calls a live one moves
+  // `loop_count`. A transport without a thread need not do anything.
+  virtual void poke() {}
   // Stops the reactor after failing what is open. Idempotent; the destructor calls it.
   virtual void stop() = 0;
 };

@@ -4,11 +4,10 @@
 
 #include <algorithm>
 #include <charconv>
-#include <fstream>
+#include <map>
 #include <numeric>
 #include <optional>
 #include <set>
-#include <sstream>
 #include <utility>
 
 #include "common/base/host_port.h"
@@ -215,23 +214,24 @@ class Loader final : public ConfigVisitor {
   // Rules that join several keys.
   void check_whole(const ClusterConfig& config) {
     if (config.cluster.dead_after <= config.cluster.suspect_after) {
-      problem(place_of({"cluster", "dead_after"}),
+      problem(place_of_key("cluster.dead_after"),
               "cluster.dead_after: must be above suspect_after");
     }
     if (config.kv.block_tokens % 16 != 0) {
       problem(
-          place_of({"kv", "block_tokens"}),
+          place_of_key("kv.block_tokens"),
           fmt::format("kv.block_tokens: must be a multiple of 16, got {}", config.kv.block_tokens));
     }
     if (config.prefill.step_tokens < config.prefill.chunk_tokens) {
-      problem(place_of({"prefill", "step_tokens"}),
+      problem(place_of_key("prefill.step_tokens"),
               fmt::format("prefill.step_tokens: {} is below chunk_tokens, {}",
                           config.prefill.step_tokens,
                           config.prefill.chunk_tokens));
     }
+    check_listeners(config);
     if (config.prefill.pool.empty() && !config.decode.pool.empty() &&
         config.decode.local_prefill_max_tokens == 0) {
-      problem(place_of({"decode"}),
+      problem(place_of_key("decode"),
               "decode.local_prefill_max_tokens: 0 needs at least one node in prefill.pool; nothing "
               "could compute prompts");
     }
@@ -306,16 +306,8 @@ class Loader final : public ConfigVisitor {
                : name_;
   }
 
-  std::string place_of(std::initializer_list<std::string_view> path) const {
-    const auto* node = levels_.front().node;
-    auto where = name_;
-    for (const auto name : path) {
-      node = node != nullptr ? node->find(name) : nullptr;
-      if (node != nullptr) {
-        where = node->where;
-      }
-    }
-    return where;
+  std::string place_of_key(const std::string& key) const {
+    return levels_.front().node != nullptr ? place_in(*levels_.front().node, key, name_) : name_;
   }
 
   void problem(const std::string& where, const std::string& what) {
@@ -384,6 +376,31 @@ class Loader final : public ConfigVisitor {
     }
   }
 
+  // Two programs cannot listen at one address. One that means "every interface", or any port, says
+  // nothing: the programs may be on different hosts.
+  void check_listeners(const ClusterConfig& config) {
+    std::map<std::string, std::string> keys;  // by address
+    const auto add = [&](const std::string& key, const std::string& address) {
+      const auto parsed = HostPort::parse(address);
+      if (!parsed || parsed->port == 0 || parsed->host == "0.0.0.0" || parsed->host == "::") {
+        return;
+      }
+      if (const auto [first, is_new] = keys.emplace(parsed->to_string(), key); !is_new) {
+        problem(place_of_key(key),
+                fmt::format("{}: {} is the address of {}, too", key, address, first->second));
+      }
+    };
+    add("gateway.listen", config.gateway.listen);
+    add("gateway.control_listen", config.gateway.control_listen);
+    const auto add_pool = [&](const char* role, const std::vector<NodeEntry>& pool) {
+      for (std::size_t i = 0; i < pool.size(); ++i) {
+        add(fmt::format("{}.pool.{}.control_listen", role, i), pool[i].control_listen);
+      }
+    };
+    add_pool("prefill", config.prefill.pool);
+    add_pool("decode", config.decode.pool);
+  }
+
   void check_node(const NodeEntry& entry) {
     const auto* const node = levels_.back().node;
     const auto where_of = [&](std::string_view key) {
@@ -410,15 +427,7 @@ class Loader final : public ConfigVisitor {
   std::set<NodeName> names_;
 };
 
-}  // namespace
-
-Result<ClusterConfig> parse_config(const std::string& text,
-                                   const std::string& name,
-                                   const std::vector<std::string>& overrides) {
-  BATON_ASSIGN(auto root, parse_yaml(text, name));
-  for (const auto& assignment : overrides) {
-    BATON_TRY(apply_override(root, assignment));
-  }
+Result<ClusterConfig> read_tree(const YamlNode& root, const std::string& name) {
   ClusterConfig config;
   Loader loader(root, name);
   visit_config(config, loader);
@@ -427,21 +436,19 @@ Result<ClusterConfig> parse_config(const std::string& text,
   return config;
 }
 
+}  // namespace
+
+Result<ClusterConfig> parse_config(const std::string& text,
+                                   const std::string& name,
+                                   const std::vector<std::string>& overrides) {
+  BATON_ASSIGN(const auto root, parse_yaml(text, name, overrides));
+  return read_tree(root, name);
+}
+
 Result<ClusterConfig> load_config(const std::string& path,
                                   const std::vector<std::string>& overrides) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) {
-    return fail(ErrorCode::InvalidConfig,
-                fmt::format("cannot open the configuration file {}", path));
-  }
-  // One byte over the limit is enough for the parser to refuse it.
-  std::string text(YamlLimits::kBytes + 1, '\0');
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  if (file.bad()) {
-    return fail(ErrorCode::IoError, fmt::format("cannot read the configuration file {}", path));
-  }
-  text.resize(static_cast<std::size_t>(file.gcount()));
-  return parse_config(text, path, overrides);
+  BATON_ASSIGN(const auto root, load_yaml(path, overrides));
+  return read_tree(root, path);
 }
 
 }  // namespace baton

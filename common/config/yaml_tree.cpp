@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <fstream>
 #include <sstream>
 #include <stdexcept>
 #include <utility>
@@ -273,6 +274,53 @@ Status apply_override(YamlNode& root, const std::string& assignment) {
   }
   *node = std::move(*value);
   return {};
+}
+
+Result<YamlNode> parse_yaml(const std::string& text,
+                            const std::string& name,
+                            const std::vector<std::string>& overrides) {
+  BATON_ASSIGN(auto root, parse_yaml(text, name));
+  for (const auto& assignment : overrides) {
+    BATON_TRY(apply_override(root, assignment));
+  }
+  return root;
+}
+
+Result<YamlNode> load_yaml(const std::string& path, const std::vector<std::string>& overrides) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) {
+    return fail(ErrorCode::InvalidConfig,
+                fmt::format("cannot open the configuration file {}", path));
+  }
+  // One byte over the limit is enough for the parser to refuse it.
+  std::string text(YamlLimits::kBytes + 1, '\0');
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  if (file.bad()) {
+    return fail(ErrorCode::IoError, fmt::format("cannot read the configuration file {}", path));
+  }
+  text.resize(static_cast<std::size_t>(file.gcount()));
+  return parse_yaml(text, path, overrides);
+}
+
+std::string place_in(const YamlNode& root, const std::string& key, const std::string& name) {
+  const YamlNode* node = &root;
+  std::string where = name;
+  for (std::size_t at = 0; at <= key.size();) {
+    const std::size_t dot = std::min(key.find('.', at), key.size());
+    const std::string part = key.substr(at, dot - at);
+    at = dot + 1;
+    if (node->kind == YamlNode::Kind::List) {
+      const std::size_t index = is_index(part) ? std::stoul(part) : node->items.size();
+      node = index < node->items.size() ? &node->items[index] : nullptr;
+    } else {
+      node = node->find(part);
+    }
+    if (node == nullptr) {
+      break;
+    }
+    where = node->where.empty() ? where : node->where;
+  }
+  return where;
 }
 
 }  // namespace baton

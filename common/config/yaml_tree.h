@@ -46,8 +46,18 @@ struct YamlLimits {
 // An empty text gives a Null node. `name` stands before the line in messages.
 Result<YamlNode> parse_yaml(const std::string& text, const std::string& name);
 
+// Where a key such as "decode.pool.0.name" stands, or the innermost section of it that is there;
+// `name` when none is.
+std::string place_in(const YamlNode& root, const std::string& key, const std::string& name);
+
 // Sets one value: "kv.arena_mb=256", "decode.pool.0.name=d0". The value is YAML; missing maps are
 // made, a list grows by the index after its last.
 Status apply_override(YamlNode& root, const std::string& assignment);
+
+// A text, or a file, with overrides on top.
+Result<YamlNode> parse_yaml(const std::string& text,
+                            const std::string& name,
+                            const std::vector<std::string>& overrides);
+Result<YamlNode> load_yaml(const std::string& path, const std::vector<std::string>& overrides);
 
 }  // namespace baton

@@ -2,31 +2,14 @@
 #include <gtest/gtest.h>
 
 #include "common/wire/convert.h"
-#include "tests/support/fake_transport.h"
-#include "tests/support/mini_cluster.h"
+#include "tests/component/nodes_fixture.h"
 
 namespace baton::testing {
 namespace {
 
-class NodesTest : public ::testing::Test {
+class NodesTest : public NodesFixture {
  protected:
-  explicit NodesTest(ClusterConfig config = {})
-      : cluster_([this](const std::string& name,
-                        KvArenaView arena) { return network_.make_transport(name, arena); },
-                 model_,
-                 std::move(config)) {}
-
-  void expect_same(const GenerateRequest& request) {
-    const Answer& answer = cluster_.answer(request);
-    EXPECT_FALSE(answer.error) << answer.error->message;
-    EXPECT_FALSE(answer.repeated);
-    EXPECT_EQ(answer.output(), scripted_output(model_, request)) << request.id.value;
-  }
-
-  ScriptedOptions model_;
-  FakeNetwork network_{
-      [this](std::function<void()> task) { cluster_.executor().post(std::move(task)); }};
-  MiniCluster cluster_;
+  using NodesFixture::NodesFixture;
 };
 
 TEST_F(NodesTest, DisaggregatedTokensEqualASingleProcess) {
@@ -193,13 +176,7 @@ TEST_F(NodesTest, TokenizerComesInPieces) {
 
 class SmallChunks : public NodesTest {
  protected:
-  SmallChunks()
-      : NodesTest([] {
-          ClusterConfig config;
-          config.prefill.chunk_tokens = 7;
-          config.prefill.step_tokens = 16;
-          return config;
-        }()) {}
+  SmallChunks() : NodesTest(small_chunks()) {}
 };
 
 TEST_F(SmallChunks, ChunksDoNotChangeTokens) {

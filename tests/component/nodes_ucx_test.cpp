@@ -1,6 +1,8 @@
 // The same nodes with their KV blocks moved by UCX, over each lane this machine has.
 #include <gtest/gtest.h>
 
+#include <future>
+#include <latch>
 #include <thread>
 
 #include "tests/support/mini_cluster.h"
@@ -25,10 +27,71 @@ class NodesUcx : public ::testing::TestWithParam<const char*> {
     return std::move(*transport);
   }
 
+  // The cluster's time runs ahead of the data threads': it must not call them stuck for that.
+  static ClusterConfig patient() {
+    ClusterConfig config;
+    config.cluster.heartbeat = std::chrono::seconds(2);
+    return config;
+  }
+
   ScriptedOptions model_;
-  MiniCluster cluster_{[this](const std::string&, KvArenaView arena) { return make(arena); },
-                       model_};
+  MiniCluster cluster_{
+      [this](const std::string&, KvArenaView arena) { return make(arena); }, model_, patient()};
 };
+
+TEST_P(NodesUcx, IdleDataThreadTurnsWhenPoked) {
+  transfer::Transport& transport = cluster_.add("decode", "d0").transport();
+  for (int i = 0; i < 5; ++i) {
+    const std::uint64_t before = transport.stats().loop_count;
+    transport.poke();
+    EXPECT_TRUE(cluster_.run_until([&] { return transport.stats().loop_count > before; }));
+  }
+}
+
+TEST_P(NodesUcx, StuckDataThreadIsSeenAndItsRequestsAreHandedBack) {
+  transfer::Transport& stuck = cluster_.add("decode", "d0").transport();
+  cluster_.add("decode", "d1");
+  cluster_.add("prefill", "p0");
+  // A callback that does not return holds up the thread, and nothing else of the process.
+  std::latch is_stuck(1);
+  struct Latch {  // opens at the latest when the test ends, however it does
+    std::promise<void> opened;
+    bool is_open = false;
+    void open() {
+      if (!std::exchange(is_open, true)) {
+        opened.set_value();
+      }
+    }
+    ~Latch() { open(); }
+  } let_go;
+  stuck.open_lease(LeaseId{1, 2}, Epoch{9}, {BlockRun{BlockId{0}, 1}})
+      ->revoke([&, waits_for = let_go.opened.get_future().share()] {
+        is_stuck.count_down();
+        waits_for.wait();
+      });
+  is_stuck.wait();
+  const std::uint64_t loops = stuck.stats().loop_count;
+  const GenerateRequest request = make_request(1, 100, 8);
+  cluster_.start(request, "p0", "d0");
+  const Answer& answer = cluster_.answer(request);
+  transfer::Transport& healthy = cluster_.node("p0").transport();
+  for (int beat = 0; beat < 12 && !answer.is_over(); ++beat) {
+    const std::uint64_t turns = healthy.stats().loop_count;
+    cluster_.executor().advance(patient().cluster.heartbeat);
+    ASSERT_TRUE(cluster_.run_until([&] { return healthy.stats().loop_count > turns; }));
+  }
+  ASSERT_TRUE(answer.error);
+  EXPECT_EQ(answer.error->code, ErrorCode::PeerStalled) << answer.error->message;
+  EXPECT_EQ(stuck.stats().loop_count, loops);
+  EXPECT_EQ(cluster_.last_beat("d0")->load().reactor_ticks(), loops);
+  cluster_.cancel(request);
+  const GenerateRequest next = make_request(2, 100, 8);
+  cluster_.start(next, "p0", "d1");
+  EXPECT_EQ(cluster_.finish(next).output(), scripted_output(model_, next));
+  let_go.open();
+  cluster_.settle();
+  EXPECT_TRUE(cluster_.all_clean());
+}
 
 TEST_P(NodesUcx, TokensEqualASingleProcessAndBytesAreCounted) {
   cluster_.add("decode", "d0", 256);

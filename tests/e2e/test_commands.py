@@ -6,6 +6,7 @@ import signal
 import subprocess
 
 import harness
+import pytest
 from harness import BIN, ROOT
 
 FIGURES = ("prompt_tokens", "completion_tokens", "ttft_ms", "itl_p50_ms", "kv_bytes_moved", "kv_transport",
@@ -136,6 +137,18 @@ def test_check_names_ucx_settings_that_nobody_knows(tmp_path):
     assert "ucx" in done.stdout
 
 
+@pytest.mark.parametrize("key, value", [("path", "/no/such/model.gguf"), ("arena_mb", "4194304")])
+def test_check_sees_what_a_node_would_trip_over(tmp_path, key, value):
+    lines = (ROOT / "configs/local.yaml").read_text().splitlines()
+    number = next(i for i, line in enumerate(lines) if line.strip().startswith(key + ":"))
+    lines[number] = f"  {key}: {value}"
+    config = tmp_path / "cluster.yaml"
+    config.write_text("\n".join(lines) + "\n")
+    done = subprocess.run([BIN / "baton", "check", config], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert f"{config}:{number + 1}: " in done.stderr and value in done.stderr, done.stderr
+
+
 def test_every_example_configuration_is_good():
     files = [path for path in (ROOT / "configs").glob("*.yaml") if path.name != "models.yaml"]
     assert files
@@ -147,7 +160,7 @@ def test_every_example_configuration_is_good():
 def test_help_everywhere():
     top = subprocess.run([BIN / "baton", "--help"], capture_output=True, text=True)
     assert top.returncode == 0
-    for command in ("up", "chat", "status", "pull", "check", "bench", "perplexity"):
+    for command in ("up", "chat", "status", "drain", "pull", "check", "bench", "perplexity"):
         assert command in top.stdout
         done = subprocess.run([BIN / "baton", command, "--help"], capture_output=True, text=True)
         assert done.returncode == 0 and "Example" in done.stdout, command

@@ -49,6 +49,7 @@ struct FakeEndpoint {
   std::vector<Send> sends;
   std::vector<std::weak_ptr<Link>> links;
   bool is_dead = false;
+  bool is_stuck = false;  // the data thread stands still
   std::atomic<bool> is_stopped = false;
   std::mutex arena_mutex;  // held while bytes of the arena move; after stop() none do
   std::atomic<std::uint64_t> sent = 0, received = 0, messages = 0, dropped = 0, failures = 0,
@@ -133,8 +134,10 @@ class FakeNetwork::Core : public std::enable_shared_from_this<FakeNetwork::Core>
     }
   }
 
+  static void turn(FakeEndpoint& self) { self.loops += self.is_dead || self.is_stuck ? 0 : 1; }
+
   void settle(const std::shared_ptr<FakeEndpoint>& self, const FakeEndpoint::Send& send) {
-    ++self->loops;
+    turn(*self);
     pump_sends(self);
     send.entry->notify();
     if (send.entry->session.is_over()) {
@@ -245,7 +248,12 @@ class FakeNetwork::Core : public std::enable_shared_from_this<FakeNetwork::Core>
         }
       }
     }
-    const FakeFate fate = is_stopped ? FakeFate::Fail : hook ? hook(*message) : FakeFate::Deliver;
+    const auto target = find(message->to);
+    const bool is_stuck = self->is_stuck || (target && target->is_stuck);
+    const FakeFate fate = is_stopped ? FakeFate::Fail
+                          : is_stuck ? FakeFate::Stall
+                          : hook     ? hook(*message)
+                                     : FakeFate::Deliver;
     const std::size_t torn = spoil(*message, fate, self->arena.layout.block_bytes());
     const auto arrive = [core = shared_from_this(), message, torn] {
       transfer::EncodedHeader encoded;
@@ -529,6 +537,10 @@ class FakeTransport : public transfer::Transport {
     return stats;
   }
 
+  void poke() override {
+    core_->post([self = self_] { FakeNetwork::Core::turn(*self); });
+  }
+
   void stop() override {
     {
       const std::lock_guard lock(self_->arena_mutex);
@@ -595,6 +607,12 @@ void FakeNetwork::release_late() {
 
 void FakeNetwork::release_stalled() {
   core_->post([core = core_] { core->release(core->stalled); });
+}
+
+void FakeNetwork::set_stuck(const std::string& name, bool is_stuck) {
+  if (const auto endpoint = core_->find(name)) {
+    core_->post([endpoint, is_stuck] { endpoint->is_stuck = is_stuck; });
+  }
 }
 
 void FakeNetwork::kill(const std::string& name) {

@@ -60,6 +60,9 @@ class FakeNetwork {
               std::span<const std::byte> bytes);
   void release_late();
   void release_stalled();
+  // The data thread of `name` stands still, or moves again: nothing of it is sent or received, and
+  // its loops are not counted. Messages that it holds up are released by release_stalled().
+  void set_stuck(const std::string& name, bool is_stuck);
   // The process `name` is gone: its callbacks never run again, peers see PeerDead.
   void kill(const std::string& name);
   // Runs waiting tasks until none is left; returns how many ran. Manual mode only.

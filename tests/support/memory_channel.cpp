@@ -22,8 +22,13 @@ constexpr std::size_t kMaxHandshakes = 128;
 // The state of both ends. Side 0 is `first`.
 class MemoryLink : public std::enable_shared_from_this<MemoryLink> {
  public:
-  MemoryLink(Executor& executor, std::string first, std::string second, FrameHook hook)
-      : executor_(executor), hook_(std::move(hook)), ends_{End(executor), End(executor)} {
+  using Names = std::shared_ptr<const std::set<std::string>>;
+
+  MemoryLink(Executor& executor, std::string first, std::string second, FrameHook hook, Names held)
+      : executor_(executor),
+        hook_(std::move(hook)),
+        held_(std::move(held)),
+        ends_{End(executor), End(executor)} {
     ends_[0].name = std::move(first);
     ends_[1].name = std::move(second);
   }
@@ -88,6 +93,12 @@ class MemoryLink : public std::enable_shared_from_this<MemoryLink> {
     }
   }
 
+  // What came while a side was held.
+  void let_go() {
+    deliver_later(0);
+    deliver_later(1);
+  }
+
   void kill() {
     for (const int side : {0, 1}) {
       end(side).inbox.clear();
@@ -120,16 +131,20 @@ class MemoryLink : public std::enable_shared_from_this<MemoryLink> {
     });
   }
 
+  bool is_held(int side) { return held_ != nullptr && held_->contains(end(side).name); }
+
   void deliver_later(int side) {
     auto& to = end(side);
-    if (to.inbox.empty() || std::exchange(to.delivery_pending, true)) {
+    if (to.inbox.empty() || is_held(side) || std::exchange(to.delivery_pending, true)) {
       return;
     }
     const auto wait = to.inbox.front().due - executor_.now();
     auto task = [self = shared_from_this(), side] {
       self->end(side).delivery_pending = false;
-      self->deliver(side);
-      self->deliver_later(side);
+      if (!self->is_held(side)) {
+        self->deliver(side);
+        self->deliver_later(side);
+      }
     };
     if (wait <= Duration::zero()) {
       executor_.post(std::move(task));
@@ -166,6 +181,7 @@ class MemoryLink : public std::enable_shared_from_this<MemoryLink> {
 
   Executor& executor_;
   const FrameHook hook_;
+  const Names held_;
   std::array<End, 2> ends_;
 };
 
@@ -269,9 +285,10 @@ void MemoryPair::kill() {
 MemoryPair make_memory_pair(Executor& executor,
                             std::string first_name,
                             std::string second_name,
-                            FrameHook hook) {
+                            FrameHook hook,
+                            std::shared_ptr<const std::set<std::string>> held) {
   auto link = std::make_shared<MemoryLink>(
-      executor, std::move(first_name), std::move(second_name), std::move(hook));
+      executor, std::move(first_name), std::move(second_name), std::move(hook), std::move(held));
   return {std::make_unique<MemoryChannel>(link, 0), std::make_unique<MemoryChannel>(link, 1), link};
 }
 
@@ -362,7 +379,8 @@ class MemoryNetwork final : public Network {
              fail(ErrorCode::PeerDead, "cannot reach " + address + ": Connection refused"));
       return;
     }
-    auto pair = make_memory_pair(fabric_.executor_, self_, found->second.owner, fabric_.hook_);
+    auto pair = make_memory_pair(
+        fabric_.executor_, self_, found->second.owner, fabric_.hook_, fabric_.held_);
     std::erase_if(fabric_.links_, [](const auto& link) { return link.expired(); });
     fabric_.links_.push_back(pair.link);
     found->second.greeter->add(std::move(pair.second));
@@ -383,6 +401,19 @@ MemoryFabric::~MemoryFabric() = default;
 
 std::unique_ptr<Network> MemoryFabric::network(std::string self) {
   return std::make_unique<MemoryNetwork>(*this, std::move(self));
+}
+
+void MemoryFabric::set_held(const std::string& self, bool is_held) {
+  if (is_held) {
+    held_->insert(self);
+    return;
+  }
+  held_->erase(self);
+  for (const auto& weak : links_) {
+    if (const auto link = weak.lock()) {
+      link->let_go();
+    }
+  }
 }
 
 void MemoryFabric::kill(const std::string& self) {

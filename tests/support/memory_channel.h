@@ -9,6 +9,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -46,7 +47,8 @@ struct MemoryPair {
 MemoryPair make_memory_pair(Executor& executor,
                             std::string first_name = "first",
                             std::string second_name = "second",
-                            FrameHook hook = {});
+                            FrameHook hook = {},
+                            std::shared_ptr<const std::set<std::string>> held = nullptr);
 
 // A Network of addresses in one process. `self` names the dialling side in hooks and `remote()`.
 class MemoryFabric {
@@ -59,6 +61,9 @@ class MemoryFabric {
   void set_hook(FrameHook hook) { hook_ = std::move(hook); }
   // Cuts every connection of a process and forgets its listeners, as `kill -9` does.
   void kill(const std::string& self);
+  // A process reads nothing that comes to it until it is let go, as SIGSTOP does; its connections
+  // stay.
+  void set_held(const std::string& self, bool is_held);
 
  private:
   friend class MemoryNetwork;
@@ -73,6 +78,7 @@ class MemoryFabric {
   FrameHook hook_;
   std::map<std::string, Listening> listening_;  // by address
   std::vector<std::weak_ptr<MemoryLink>> links_;
+  const std::shared_ptr<std::set<std::string>> held_ = std::make_shared<std::set<std::string>>();
   std::uint64_t next_number_ = 1;
   std::uint16_t next_port_ = 20000;
 };

@@ -29,7 +29,7 @@ MiniNode::MiniNode(ManualExecutor& executor,
                    std::uint32_t num_blocks,
                    std::uint64_t incarnation,
                    bool has_engine_thread)
-    : config_(config), runner_(model) {
+    : config_(config), runner_(model), gate_(executor) {
   auto kv = engine::KvMemory::create(
       runner_.info().layout,
       {.num_blocks = num_blocks, .salt = 5, .prefix_cache = config.kv.prefix_cache});
@@ -38,13 +38,13 @@ MiniNode::MiniNode(ManualExecutor& executor,
   transport_ = make_transport(entry.name, kv_->arena());
   network_ = fabric.network(entry.name);
   artifacts_.add("tokenizer", std::string(1'300'000, 't'));
-  Executor* engine = &executor;
+  Executor* engine = &gate_;
   if (has_engine_thread) {
     engine_ = std::make_unique<ControlThread>("engine");
     engine = &engine_->executor();
   }
   node::RoleDeps deps{
-      .control = executor,
+      .control = gate_,
       .engine = *engine,
       .network = *network_,
       .transport = *transport_,
@@ -85,6 +85,13 @@ bool MiniNode::is_clean() const {
   const engine::BlockPool& pool = kv_->pool();
   return pool.free() + pool.count(engine::BlockUse::Cached) == pool.total() &&
          kv_->index().num_evictable() == kv_->index().num_blocks();
+}
+
+double MiniNode::metric(const std::string& name_and_labels) const {
+  const std::string text = "\n" + metrics_.to_text();
+  const std::string line = "\n" + name_and_labels + " ";
+  const std::size_t at = text.find(line);
+  return at == std::string::npos ? 0 : std::stod(text.substr(at + line.size()));
 }
 
 std::string MiniNode::describe_blocks() const {
@@ -168,6 +175,11 @@ void MiniCluster::kill(const std::string& name) {
   dead_.back()->role().stop();
 }
 
+void MiniCluster::set_stopped(const std::string& name, bool is_stopped) {
+  fabric_.set_held(name, is_stopped);
+  nodes_.at(name)->gate().set_held(is_stopped);
+}
+
 void MiniCluster::accept(std::unique_ptr<Channel> channel, const wire::Hello& hello) {
   const std::string node = hello.node();
   channel->set_handlers([this, node](const wire::Frame& frame) { on_frame(node, frame); },
@@ -186,6 +198,9 @@ void MiniCluster::close_gateway(const std::string& node) {
 }
 
 void MiniCluster::on_frame(const std::string& node, const wire::Frame& frame) {
+  if (frame.has_heartbeat()) {
+    beats_[node] = frame.heartbeat();
+  }
   for (const wire::TokenEvent& message : frame.tokens().events()) {
     auto event = from_wire(message);
     BATON_CHECK(event.has_value(), "a node sent a broken event");
@@ -202,7 +217,7 @@ void MiniCluster::on_event(const std::string& node, const TokenEvent& event) {
   if (event.figures) {
     answer.figures[node] = *event.figures;
   }
-  if (event.finish != FinishReason::None) {
+  if (event.finish != FinishReason::None && !answer.is_over()) {  // the other leg tells later
     answer.finish = event.finish;
     answer.error = event.error;
   }
@@ -211,9 +226,27 @@ void MiniCluster::on_event(const std::string& node, const TokenEvent& event) {
 void MiniCluster::start(const GenerateRequest& request,
                         const std::string& prefill,
                         const std::string& decode) {
+  reserve(request, prefill, decode, false);
+}
+
+void MiniCluster::start_whole(const GenerateRequest& request,
+                              const std::string& prefill,
+                              const std::string& decode) {
+  reserve(request, prefill, decode, true);
+}
+
+void MiniCluster::send(const std::string& node, wire::Frame frame) {
+  channels_.at(node)->send(std::move(frame));
+}
+
+void MiniCluster::reserve(const GenerateRequest& request,
+                          const std::string& prefill,
+                          const std::string& decode,
+                          bool whole) {
   wire::Frame frame;
   *frame.mutable_reserve()->mutable_request() = to_wire(request);
   frame.mutable_reserve()->set_local(prefill.empty());
+  frame.mutable_reserve()->set_reserve_full(whole);
   answers_[request.id];
   channels_.at(decode)->call(
       std::move(frame), kCallLimit, [this, request, prefill](const Result<wire::Frame>& answer) {
@@ -224,7 +257,7 @@ void MiniCluster::start(const GenerateRequest& request,
         auto grant = from_wire(answer->granted().grant());
         BATON_CHECK(grant.has_value(), "a node sent a broken grant");
         grants_[request.id] = *grant;
-        if (!prefill.empty()) {
+        if (!prefill.empty() && !cancelled_.contains(request.id)) {
           this->prefill(request, prefill, *grant);
         }
       });
@@ -249,6 +282,7 @@ void MiniCluster::prefill(const GenerateRequest& request,
 }
 
 void MiniCluster::cancel(const GenerateRequest& request) {
+  cancelled_.insert(request.id);
   for (const auto& [name, channel] : channels_) {
     wire::Frame frame;
     frame.mutable_cancel()->set_request(request.id.value);

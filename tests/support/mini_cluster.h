@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,7 @@
 #include "engine/kv/kv_memory.h"
 #include "node/role.h"
 #include "prefill_node/prefill_node.h"
+#include "tests/support/gated_executor.h"
 #include "tests/support/memory_channel.h"
 #include "tests/support/scripted_runner.h"
 #include "transfer/transport.h"
@@ -57,6 +59,9 @@ class MiniNode {
   // Nothing is held but what the prefix index keeps; the books balance.
   bool is_clean() const;
   std::string describe_blocks() const;
+  GatedExecutor& gate() { return gate_; }
+  // A counter's or gauge's value as the admin server would show it; 0 when there is none.
+  double metric(const std::string& name_and_labels) const;
 
  private:
   Logger log_ = Logger::silent();
@@ -67,6 +72,7 @@ class MiniNode {
   std::unique_ptr<engine::KvMemory> kv_;
   std::unique_ptr<transfer::Transport> transport_;
   std::unique_ptr<Network> network_;
+  GatedExecutor gate_;
   std::unique_ptr<ControlThread> engine_;  // null: steps run on the manual executor
   std::unique_ptr<node::Role> role_;
 };
@@ -99,12 +105,22 @@ class MiniCluster {
   MiniNode& node(const std::string& name) { return *nodes_.at(name); }
   // As `kill -9`: connections break, nothing of it runs any more.
   void kill(const std::string& name);
+  // As SIGSTOP and SIGCONT, but for its data plane, which is the test's.
+  void set_stopped(const std::string& name, bool is_stopped);
 
   // Reserve on `decode`, then Prefill on `prefill`; with an empty `prefill`, a local one.
   void start(const GenerateRequest& request, const std::string& prefill, const std::string& decode);
   // Only the Prefill, under a grant that the test has or makes.
   void prefill(const GenerateRequest& request, const std::string& node, const KvGrant& grant);
+  void start_whole(const GenerateRequest& request,
+                   const std::string& prefill,
+                   const std::string& decode);  // with Reserve.reserve_full
   void cancel(const GenerateRequest& request);
+  // The gateway has forgotten the request: it asks nobody for more of it.
+  void forget(const GenerateRequest& request) { cancelled_.insert(request.id); }
+  // The gateway sends a frame of its own.
+  void send(const std::string& node, wire::Frame frame);
+  const std::optional<wire::Heartbeat>& last_beat(const std::string& node) { return beats_[node]; }
   const Answer& answer(const GenerateRequest& request) { return answers_[request.id]; }
   // Runs until the request is over.
   const Answer& finish(const GenerateRequest& request);
@@ -126,6 +142,10 @@ class MiniCluster {
   void accept(std::unique_ptr<Channel> channel, const wire::Hello& hello);
   void on_frame(const std::string& node, const wire::Frame& frame);
   void on_event(const std::string& node, const TokenEvent& event);
+  void reserve(const GenerateRequest& request,
+               const std::string& prefill,
+               const std::string& decode,
+               bool whole);
 
   const TransportMaker make_transport_;
   ScriptedOptions model_;
@@ -138,8 +158,10 @@ class MiniCluster {
   std::map<std::string, wire::Hello> hellos_;
   std::map<std::string, std::unique_ptr<MiniNode>> nodes_;
   std::vector<std::unique_ptr<MiniNode>> dead_;
+  std::map<std::string, std::optional<wire::Heartbeat>> beats_;
   std::map<RequestId, Answer> answers_;
   std::map<RequestId, KvGrant> grants_;
+  std::set<RequestId> cancelled_;
   std::uint64_t next_incarnation_ = 100;
   bool has_engine_threads_ = false;
 };

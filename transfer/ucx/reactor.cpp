@@ -72,6 +72,16 @@ void Reactor::post(Command command) {
   command();
 }
 
+void Reactor::poke() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (is_over_ || !commands_.empty()) {
+      return;  // it turns for what waits already
+    }
+  }
+  post([] {});
+}
+
 void Reactor::stop() {
   post([this] {
     const std::lock_guard lock(mutex_);

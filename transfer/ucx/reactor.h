@@ -41,6 +41,8 @@ class Reactor {
   void start(Hooks hooks);
   // Runs `command` on the thread; once the thread has ended, inside this call.
   void post(Command command);
+  // Makes the thread turn once more; nothing piles up while it does not.
+  void poke();
   // Wakes the thread when `fd` becomes readable, and runs `readable` if there is one, until it is
   // unwatched. On the thread.
   Status watch(int fd, std::function<void()> readable);

@@ -308,6 +308,7 @@ class UcxTransport : public Transport {
   }
 
   TransportStats stats() const override;
+  void poke() override { core_->reactor->poke(); }
   void stop() override { core_->stop(); }
 
  private:

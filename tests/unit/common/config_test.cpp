@@ -132,6 +132,12 @@ TEST(Config, RefusesWithPlaceAndReason) {
        "c.yaml:4: gateway.listen: 'nowhere' is no address of the form host:port: the port is "
        "missing"},
       {"gateway:\n  listen: \"\"\n", "c.yaml:4: gateway.listen: is required"},
+      {"gateway:\n  listen: 127.0.0.1:7\n  control_listen: 127.0.0.1:7\n",
+       "c.yaml:5: gateway.control_listen: 127.0.0.1:7 is the address of gateway.listen, too"},
+      {"prefill:\n  pool:\n    - name: a\n      control_listen: h:1\n    - name: b\n"
+       "      control_listen: h:1\n",
+       "c.yaml:8: prefill.pool.1.control_listen: h:1 is the address of "
+       "prefill.pool.0.control_listen, too"},
       {"gateway: 3\n", "c.yaml:3: gateway: expected a map, got '3'"},
       {"decode: {pool: d0}\n", "c.yaml:3: decode.pool: expected a list, got 'd0'"},
       {"prefill:\n  pool:\n    - control_listen: a:1\n",
