@@ -25,6 +25,7 @@ struct Envelope {
 };
 static_assert(sizeof(Envelope) == 40);
 constexpr std::size_t kMaxAddressBytes = 64 * 1024;
+constexpr unsigned kNumMessageNumbers = 1U << 16U;
 
 std::uint64_t digest_of(Envelope envelope, std::span<const std::byte> address) {
   envelope.digest = 0;
@@ -46,6 +47,11 @@ Envelope own_envelope(const ProcessIdentity& process) {
   return envelope;
 }
 
+ucs_status_t drop_message(
+    void*, const void*, std::size_t, void*, std::size_t, const ucp_am_recv_param_t*) {
+  return UCS_OK;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<UcxWorker>> UcxWorker::create(UcxContext& context,
@@ -61,6 +67,12 @@ Result<std::unique_ptr<UcxWorker>> UcxWorker::create(UcxContext& context,
   }
   std::unique_ptr<UcxWorker> worker(new UcxWorker(context, handle));
   BATON_TRY(worker->query(offer));
+  // UCX 1.13 calls whatever stands in its table under a number without a handler, so that one
+  // message of a stranger could end the process. Numbers have 16 bits: each gets a handler, the
+  // largest first, so that the table grows once (to 1.5 MiB).
+  for (unsigned id = kNumMessageNumbers; id-- > 0;) {
+    BATON_TRY(worker->set_message_handler(id, &drop_message, nullptr));
+  }
   return worker;
 }
 
