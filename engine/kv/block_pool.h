@@ -34,6 +34,7 @@ class BlockPool {
 
   std::uint32_t total() const { return total_; }
   std::uint32_t free() const { return count(BlockUse::Free); }
+  BlockUse use(BlockId id) const { return uses_[id.value]; }
   std::uint32_t count(BlockUse use) const { return counts_[static_cast<std::size_t>(use)]; }
 
   // Recounts everything; ends the process when the books do not balance. For tests and torture.

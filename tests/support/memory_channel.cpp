@@ -24,11 +24,17 @@ class MemoryLink : public std::enable_shared_from_this<MemoryLink> {
  public:
   using Names = std::shared_ptr<const std::set<std::string>>;
 
-  MemoryLink(Executor& executor, std::string first, std::string second, FrameHook hook, Names held)
-      : executor_(executor),
-        hook_(std::move(hook)),
+  MemoryLink(Executor& first_executor,
+             Executor& second_executor,
+             std::string first,
+             std::string second,
+             FrameHook hook,
+             EndHook end_hook,
+             Names held)
+      : hook_(std::move(hook)),
+        end_hook_(std::move(end_hook)),
         held_(std::move(held)),
-        ends_{End(executor), End(executor)} {
+        ends_{End(first_executor), End(second_executor)} {
     ends_[0].name = std::move(first);
     ends_[1].name = std::move(second);
   }
@@ -42,7 +48,8 @@ class MemoryLink : public std::enable_shared_from_this<MemoryLink> {
     std::string bytes;
   };
   struct End {
-    explicit End(Executor& executor) : calls(executor) {}
+    explicit End(Executor& its_executor) : executor(its_executor), calls(its_executor) {}
+    Executor& executor;
     std::string name;
     bool open = true;
     std::shared_ptr<const Handlers> handlers = std::make_shared<Handlers>();
@@ -53,7 +60,7 @@ class MemoryLink : public std::enable_shared_from_this<MemoryLink> {
   };
 
   End& end(int side) { return ends_[static_cast<std::size_t>(side)]; }
-  Executor& executor() { return executor_; }
+  bool joins(const std::string& name) const { return ends_[0].name == name || ends_[1].name == name; }
 
   void send(int side, const wire::Frame& frame) {
     auto& from = end(side);
@@ -70,7 +77,7 @@ class MemoryLink : public std::enable_shared_from_this<MemoryLink> {
     if (fate.drop || !to.open) {
       return;
     }
-    auto due = executor_.now() + fate.delay;
+    auto due = to.executor.now() + fate.delay;
     if (!to.inbox.empty()) {
       due = std::max(due, to.inbox.back().due);
     }
@@ -99,6 +106,17 @@ class MemoryLink : public std::enable_shared_from_this<MemoryLink> {
     deliver_later(1);
   }
 
+  bool is_open() const { return ends_[0].open && ends_[1].open; }
+
+  // The process of one end is gone: the other reads what is on its way, then the end.
+  void vanish(int side) {
+    end(side).inbox.clear();
+    end(side).calls.forget_all();
+    if (std::exchange(end(side).open, false)) {
+      peer_gone(side);
+    }
+  }
+
   void kill() {
     for (const int side : {0, 1}) {
       end(side).inbox.clear();
@@ -111,8 +129,12 @@ class MemoryLink : public std::enable_shared_from_this<MemoryLink> {
   void peer_gone(int side) {
     auto& other = end(1 - side);
     if (other.open) {
+      auto due = other.executor.now();
+      if (end_hook_) {
+        due += end_hook_(end(side).name, other.name);
+      }
       other.inbox.push_back(
-          {other.inbox.empty() ? executor_.now() : other.inbox.back().due, std::string()});
+          {other.inbox.empty() ? due : std::max(due, other.inbox.back().due), std::string()});
       deliver_later(1 - side);
     }
   }
@@ -122,7 +144,7 @@ class MemoryLink : public std::enable_shared_from_this<MemoryLink> {
     if (!std::exchange(mine.open, false)) {
       return;
     }
-    executor_.post([self = shared_from_this(), side, why = std::move(why)] {
+    mine.executor.post([self = shared_from_this(), side, why = std::move(why)] {
       auto& lost = self->end(side);
       lost.calls.fail_all(why);
       if (const auto handlers = lost.handlers; handlers != nullptr && handlers->on_closed) {
@@ -138,7 +160,7 @@ class MemoryLink : public std::enable_shared_from_this<MemoryLink> {
     if (to.inbox.empty() || is_held(side) || std::exchange(to.delivery_pending, true)) {
       return;
     }
-    const auto wait = to.inbox.front().due - executor_.now();
+    const auto wait = to.inbox.front().due - to.executor.now();
     auto task = [self = shared_from_this(), side] {
       self->end(side).delivery_pending = false;
       if (!self->is_held(side)) {
@@ -147,9 +169,9 @@ class MemoryLink : public std::enable_shared_from_this<MemoryLink> {
       }
     };
     if (wait <= Duration::zero()) {
-      executor_.post(std::move(task));
+      to.executor.post(std::move(task));
     } else {
-      to.delivery = executor_.call_after(wait, std::move(task));
+      to.delivery = to.executor.call_after(wait, std::move(task));
     }
   }
 
@@ -179,8 +201,8 @@ class MemoryLink : public std::enable_shared_from_this<MemoryLink> {
     }
   }
 
-  Executor& executor_;
   const FrameHook hook_;
+  const EndHook end_hook_;
   const Names held_;
   std::array<End, 2> ends_;
 };
@@ -208,13 +230,13 @@ class MemoryChannel final : public Channel {
         link_->send(side_, frame);
         return;
       }
-      link_->executor().post([link = link_, side = side_, number] {
+      link_->end(side_).executor.post([link = link_, side = side_, number] {
         link->end(side).calls.fail_one(
             number, Error{ErrorCode::InvalidArgument, "a control frame is over the limit"});
       });
       return;
     }
-    link_->executor().post([link = link_, side = side_, handler = std::move(handler)] {
+    link_->end(side_).executor.post([link = link_, side = side_, handler = std::move(handler)] {
       if (link->end(side).handlers != nullptr) {
         handler(fail(ErrorCode::PeerDead, "the connection is closed"));
       }
@@ -278,6 +300,14 @@ void finish(const std::shared_ptr<MemoryDialing>& dialing, Result<Dialed> result
 
 }  // namespace
 
+namespace {
+
+MemoryPair join(std::shared_ptr<MemoryLink> link) {
+  return {std::make_unique<MemoryChannel>(link, 0), std::make_unique<MemoryChannel>(link, 1), link};
+}
+
+}  // namespace
+
 void MemoryPair::kill() {
   link->kill();
 }
@@ -287,9 +317,13 @@ MemoryPair make_memory_pair(Executor& executor,
                             std::string second_name,
                             FrameHook hook,
                             std::shared_ptr<const std::set<std::string>> held) {
-  auto link = std::make_shared<MemoryLink>(
-      executor, std::move(first_name), std::move(second_name), std::move(hook), std::move(held));
-  return {std::make_unique<MemoryChannel>(link, 0), std::make_unique<MemoryChannel>(link, 1), link};
+  return join(std::make_shared<MemoryLink>(executor,
+                                           executor,
+                                           std::move(first_name),
+                                           std::move(second_name),
+                                           std::move(hook),
+                                           EndHook(),
+                                           std::move(held)));
 }
 
 class MemoryListener final : public Listener {
@@ -325,13 +359,14 @@ class MemoryListener final : public Listener {
 
 class MemoryNetwork final : public Network {
  public:
-  MemoryNetwork(MemoryFabric& fabric, std::string self) : fabric_(fabric), self_(std::move(self)) {}
+  MemoryNetwork(MemoryFabric& fabric, std::string self, Executor& executor)
+      : fabric_(fabric), self_(std::move(self)), executor_(executor) {}
 
   std::unique_ptr<Dial> dial(const std::string& address,
                              wire::Hello hello,
                              std::chrono::milliseconds timeout,
                              DialHandler handler) override {
-    auto& executor = fabric_.executor_;
+    auto& executor = executor_;
     auto dialing = std::make_shared<MemoryDialing>();
     dialing->done = std::move(handler);
     const std::weak_ptr<MemoryDialing> weak = dialing;
@@ -359,13 +394,13 @@ class MemoryNetwork final : public Network {
     if (fabric_.listening_.contains(bound)) {
       return fail(ErrorCode::IoError, "cannot listen on " + bound + ": Address already in use");
     }
-    auto greeter = std::make_shared<Greeter>(fabric_.executor_,
+    auto greeter = std::make_shared<Greeter>(executor_,
                                              std::move(on_hello),
                                              std::move(on_accept),
                                              kHelloTimeout,
                                              kMaxHandshakes);
     const auto number = fabric_.next_number_++;
-    fabric_.listening_[bound] = {self_, number, greeter};
+    fabric_.listening_[bound] = {self_, &executor_, number, greeter};
     return std::make_unique<MemoryListener>(fabric_, bound, number, std::move(greeter));
   }
 
@@ -379,8 +414,13 @@ class MemoryNetwork final : public Network {
              fail(ErrorCode::PeerDead, "cannot reach " + address + ": Connection refused"));
       return;
     }
-    auto pair = make_memory_pair(
-        fabric_.executor_, self_, found->second.owner, fabric_.hook_, fabric_.held_);
+    auto pair = join(std::make_shared<MemoryLink>(executor_,
+                                                  *found->second.executor,
+                                                  self_,
+                                                  found->second.owner,
+                                                  fabric_.hook_,
+                                                  fabric_.end_hook_,
+                                                  fabric_.held_));
     std::erase_if(fabric_.links_, [](const auto& link) { return link.expired(); });
     fabric_.links_.push_back(pair.link);
     found->second.greeter->add(std::move(pair.second));
@@ -395,12 +435,17 @@ class MemoryNetwork final : public Network {
 
   MemoryFabric& fabric_;
   const std::string self_;
+  Executor& executor_;
 };
 
 MemoryFabric::~MemoryFabric() = default;
 
-std::unique_ptr<Network> MemoryFabric::network(std::string self) {
-  return std::make_unique<MemoryNetwork>(*this, std::move(self));
+std::unique_ptr<Network> MemoryFabric::network(std::string self, Executor& executor) {
+  return std::make_unique<MemoryNetwork>(*this, std::move(self), executor);
+}
+
+void MemoryFabric::forget_listeners(const std::string& self) {
+  std::erase_if(listening_, [&](const auto& entry) { return entry.second.owner == self; });
 }
 
 void MemoryFabric::set_held(const std::string& self, bool is_held) {
@@ -417,13 +462,43 @@ void MemoryFabric::set_held(const std::string& self, bool is_held) {
 }
 
 void MemoryFabric::kill(const std::string& self) {
-  std::erase_if(listening_, [&](const auto& entry) { return entry.second.owner == self; });
+  forget_listeners(self);
   for (const auto& weak : links_) {
-    if (const auto link = weak.lock();
-        link != nullptr && (link->end(0).name == self || link->end(1).name == self)) {
+    if (const auto link = weak.lock(); link != nullptr && link->joins(self)) {
       link->kill();
     }
   }
+}
+
+void MemoryFabric::vanish(const std::string& self) {
+  forget_listeners(self);
+  for (const auto& weak : links_) {
+    if (const auto link = weak.lock(); link != nullptr && link->joins(self)) {
+      link->vanish(link->end(0).name == self ? 0 : 1);
+    }
+  }
+}
+
+bool MemoryFabric::cut(const std::string& one, const std::string& other) {
+  bool any = false;
+  for (const auto& weak : links_) {
+    if (const auto link = weak.lock(); link != nullptr && link->is_open() && link->joins(one) &&
+                                       link->joins(other)) {
+      link->kill();
+      any = true;
+    }
+  }
+  return any;
+}
+
+std::size_t MemoryFabric::open_calls(const std::string& self) const {
+  std::size_t open = 0;
+  for (const auto& weak : links_) {
+    if (const auto link = weak.lock(); link != nullptr && link->joins(self)) {
+      open += link->end(link->end(0).name == self ? 0 : 1).calls.size();
+    }
+  }
+  return open;
 }
 
 }  // namespace baton::testing

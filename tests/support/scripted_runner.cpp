@@ -65,6 +65,9 @@ engine::StepResult ScriptedRunner::run(const engine::StepPlan& plan,
   if (options_.before_step) {
     options_.before_step();
   }
+  if (options_.check_plan) {
+    options_.check_plan(plan);
+  }
   BATON_CHECK(arena.layout == info_.layout, "the arena has another layout");
   ++num_steps_;
   max_slices_ = std::max<std::uint32_t>(max_slices_, plan.slices.size());
@@ -144,6 +147,7 @@ std::vector<TokenId> scripted_output(const ScriptedOptions& options,
   ScriptedOptions quiet = options;
   quiet.before_step = nullptr;
   quiet.before_layer = nullptr;
+  quiet.check_plan = nullptr;
   ScriptedRunner runner(quiet);
   const auto size = engine::check_size(request, options.context_length, options.vocab_size);
   BATON_CHECK(size.has_value(), "an impossible request");

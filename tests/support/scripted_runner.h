@@ -23,6 +23,7 @@ struct ScriptedOptions {
   std::uint64_t weights_seed = 1;                   // another seed is another model
   std::function<void()> before_step;                // on the engine thread
   std::function<void(std::uint32_t)> before_layer;  // the same
+  std::function<void(const engine::StepPlan&)> check_plan;  // the same, before the first layer
 };
 
 class ScriptedRunner final : public engine::ModelRunner {
