@@ -303,6 +303,12 @@ bool DecodeLinks::abort(UserId id, const std::string& reason) {
   return true;
 }
 
+void DecodeLinks::give_up(UserId id, const Error& why) {
+  if (const Link* link = link_of(id)) {
+    lose(link->number, why);
+  }
+}
+
 void DecodeLinks::send_abort(Link& link, const User& user, const std::string& reason) {
   wire::Frame frame;
   wire::Abort& abort = *frame.mutable_abort();

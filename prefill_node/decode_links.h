@@ -65,6 +65,8 @@ class DecodeLinks {
   // Tells the decode node to end the lease. True: told; the user stays until it leaves. False: it
   // will be told when the link comes up; the user has left.
   bool abort(UserId id, const std::string& reason);
+  // Breaks the user's link: what is under way on it ends in a bounded time.
+  void give_up(UserId id, const Error& why);
   // Null when the user's link is not up.
   Channel* channel(UserId id);
   std::shared_ptr<transfer::Peer> peer(UserId id);

@@ -239,6 +239,11 @@ void KvSender::abort(const std::string& reason, std::function<void()> done) {
     post([this] { quiesced(); });
     return;
   }
+  quiet_limit_ = executor_.call_after(kQuietLimit, [this] {
+    if (user_) {
+      links_.give_up(*user_, {ErrorCode::PeerStalled, "an aborted transfer does not come to rest"});
+    }
+  });
   sender_->abort([this, &executor = executor_, alive = std::weak_ptr<bool>(alive_)] {
     executor.post([this, alive] {
       if (!alive.expired()) {
@@ -252,6 +257,7 @@ void KvSender::quiesced() {
   if (!apply(SendEvent::Quiet)) {
     return;
   }
+  quiet_limit_.cancel();
   if (Channel* channel = user_ ? links_.channel(*user_) : nullptr) {
     wire::Frame frame;
     set_lease(*frame.mutable_quiesced(), grant_.lease, grant_.epoch);

@@ -11,6 +11,7 @@
 // once, then the owner calls `abort`.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -49,6 +50,8 @@ struct CommitFacts {
 
 class KvSender {
  public:
+  static constexpr std::chrono::milliseconds kQuietLimit{5'000};
+
   struct Handlers {
     std::function<void(std::uint64_t bytes)> on_committed;
     std::function<void(const Error&)> on_failed;
@@ -78,6 +81,7 @@ class KvSender {
   // Every block was given. Flushes, then commits.
   void commit(const CommitFacts& facts);
   // Ends the lease; `done` runs, later, once no block is read any more. Neither handler runs after.
+  // What does not come to rest within kQuietLimit takes the link to the decode node with it.
   // REQUIRES: called at most once.
   void abort(const std::string& reason, std::function<void()> done);
 
@@ -122,6 +126,7 @@ class KvSender {
   TimePoint commit_asked_{};
   bool has_failed_ = false;
   std::function<void()> aborted_;
+  TimerHandle quiet_limit_;
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 };
 

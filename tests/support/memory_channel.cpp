@@ -60,7 +60,9 @@ class MemoryLink : public std::enable_shared_from_this<MemoryLink> {
   };
 
   End& end(int side) { return ends_[static_cast<std::size_t>(side)]; }
-  bool joins(const std::string& name) const { return ends_[0].name == name || ends_[1].name == name; }
+  bool joins(const std::string& name) const {
+    return ends_[0].name == name || ends_[1].name == name;
+  }
 
   void send(int side, const wire::Frame& frame) {
     auto& from = end(side);
@@ -394,11 +396,8 @@ class MemoryNetwork final : public Network {
     if (fabric_.listening_.contains(bound)) {
       return fail(ErrorCode::IoError, "cannot listen on " + bound + ": Address already in use");
     }
-    auto greeter = std::make_shared<Greeter>(executor_,
-                                             std::move(on_hello),
-                                             std::move(on_accept),
-                                             kHelloTimeout,
-                                             kMaxHandshakes);
+    auto greeter = std::make_shared<Greeter>(
+        executor_, std::move(on_hello), std::move(on_accept), kHelloTimeout, kMaxHandshakes);
     const auto number = fabric_.next_number_++;
     fabric_.listening_[bound] = {self_, &executor_, number, greeter};
     return std::make_unique<MemoryListener>(fabric_, bound, number, std::move(greeter));
@@ -482,8 +481,8 @@ void MemoryFabric::vanish(const std::string& self) {
 bool MemoryFabric::cut(const std::string& one, const std::string& other) {
   bool any = false;
   for (const auto& weak : links_) {
-    if (const auto link = weak.lock(); link != nullptr && link->is_open() && link->joins(one) &&
-                                       link->joins(other)) {
+    if (const auto link = weak.lock();
+        link != nullptr && link->is_open() && link->joins(one) && link->joins(other)) {
       link->kill();
       any = true;
     }

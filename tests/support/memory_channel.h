@@ -60,9 +60,7 @@ class MemoryFabric {
   ~MemoryFabric();
 
   // The view of one process; the fabric outlives it. Without `executor`, the fabric's own.
-  std::unique_ptr<Network> network(std::string self) {
-    return network(std::move(self), executor_);
-  }
+  std::unique_ptr<Network> network(std::string self) { return network(std::move(self), executor_); }
   std::unique_ptr<Network> network(std::string self, Executor& executor);
   void set_hook(FrameHook hook) { hook_ = std::move(hook); }
   void set_end_hook(EndHook hook) { end_hook_ = std::move(hook); }

@@ -20,9 +20,9 @@ struct ScriptedOptions {
   KvOrder order = KvOrder::KeysByDimValuesByToken;  // neither it nor block_tokens changes a token
   std::uint32_t context_length = 4096;
   std::uint32_t vocab_size = 1000;
-  std::uint64_t weights_seed = 1;                   // another seed is another model
-  std::function<void()> before_step;                // on the engine thread
-  std::function<void(std::uint32_t)> before_layer;  // the same
+  std::uint64_t weights_seed = 1;                           // another seed is another model
+  std::function<void()> before_step;                        // on the engine thread
+  std::function<void(std::uint32_t)> before_layer;          // the same
   std::function<void(const engine::StepPlan&)> check_plan;  // the same, before the first layer
 };
 
