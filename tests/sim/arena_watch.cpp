@@ -110,9 +110,8 @@ void ArenaWatch::scan() {
   for (std::uint32_t i = 0; i < digests_.size(); ++i) {
     const std::uint64_t now = digest(BlockId{i});
     if (!written_[i] && now != digests_[i]) {
-      broken(fmt::format("block {} ({}) changed and nobody wrote it",
-                         i,
-                         name_of(kv_->pool().use(BlockId{i}))));
+      broken(fmt::format(
+          "block {} ({}) changed and nobody wrote it", i, name_of(kv_->pool().use(BlockId{i}))));
     }
     digests_[i] = now;
     written_[i] = false;

@@ -39,9 +39,9 @@ class ArenaWatch {
   World& world_;
   const std::string node_;
   const engine::KvMemory* kv_ = nullptr;
-  std::vector<LeaseId> writer_;          // [blocks] empty: no lease is open on it
-  std::vector<std::uint64_t> digests_;   // [blocks] at the last scan
-  std::vector<bool> written_;            // [blocks] since the last scan
+  std::vector<LeaseId> writer_;         // [blocks] empty: no lease is open on it
+  std::vector<std::uint64_t> digests_;  // [blocks] at the last scan
+  std::vector<bool> written_;           // [blocks] since the last scan
 };
 
 }  // namespace baton::sim

@@ -70,8 +70,11 @@ int main(int argc, char** argv) {
       fmt::print("stopped before seed {}: {:.1f} minutes are over\n", seed, minutes);
       break;
     }
-    std::snprintf(last_words.data(), last_words.size(), "\nseed %llu ended the process; %s\n",
-                  static_cast<unsigned long long>(seed), replay(seed).c_str());
+    std::snprintf(last_words.data(),
+                  last_words.size(),
+                  "\nseed %llu ended the process; %s\n",
+                  static_cast<unsigned long long>(seed),
+                  replay(seed).c_str());
     baton::sim::Simulation simulation(baton::sim::make_plan(seed), verbose);
     bool ok = simulation.run();
     if (!ok) {

@@ -71,9 +71,8 @@ void Client::on_tokens(TokenEvent event) {
     return broken("tokens after the end");
   }
   if (event.index != tokens_.size()) {
-    return broken(fmt::format("{} tokens are out and the next event begins at {}",
-                              tokens_.size(),
-                              event.index));
+    return broken(fmt::format(
+        "{} tokens are out and the next event begins at {}", tokens_.size(), event.index));
   }
   for (const TokenId token : event.tokens) {
     if (tokens_.size() >= expected_.size() || expected_[tokens_.size()] != token) {

@@ -23,20 +23,19 @@ SimGateway::SimGateway(World& world,
     : process_(process),
       control_(process.add_strand("control", {microseconds(0), microseconds(300), 0.3})),
       network_(fabric.network(process.name(), control_)),
-      membership_(control_,
-                  *network_,
-                  log,
-                  plan.config.cluster,
-                  process.name(),
-                  Incarnation{incarnation},
-                  {[this](gateway::Node& node) { tracker_.on_node_changed(node); },
-                   [this](gateway::Node& node) { tracker_.on_node_changed(node); },
-                   [this](gateway::Node& node, const wire::TokenFrame& frame) {
-                     tracker_.on_tokens(node, frame);
-                   },
-                   [this](gateway::Node& node, const Error& why) {
-                     tracker_.on_node_down(node, why);
-                   }}),
+      membership_(
+          control_,
+          *network_,
+          log,
+          plan.config.cluster,
+          process.name(),
+          Incarnation{incarnation},
+          {[this](gateway::Node& node) { tracker_.on_node_changed(node); },
+           [this](gateway::Node& node) { tracker_.on_node_changed(node); },
+           [this](gateway::Node& node, const wire::TokenFrame& frame) {
+             tracker_.on_tokens(node, frame);
+           },
+           [this](gateway::Node& node, const Error& why) { tracker_.on_node_down(node, why); }}),
       tracker_(control_, membership_, log, probe_, plan.tracker) {
   const Status listening = membership_.listen(gateway_address(index));
   BATON_CHECK(listening.has_value(), "a simulated gateway cannot listen");
@@ -45,12 +44,11 @@ SimGateway::SimGateway(World& world,
 
 void SimGateway::submit(const std::shared_ptr<Client>& client) {
   const RequestId id = client->plan().request.id;
-  client->start({[this, id](bool want_figures) {
-                   control_.post([this, id, want_figures] { tracker_.stop(id, want_figures); });
-                 },
-                 [this, id] {
-                   control_.post([this, id] { tracker_.cancel(id, "the client has left"); });
-                 }});
+  client->start(
+      {[this, id](bool want_figures) {
+         control_.post([this, id, want_figures] { tracker_.stop(id, want_figures); });
+       },
+       [this, id] { control_.post([this, id] { tracker_.cancel(id, "the client has left"); }); }});
   control_.post([this, client, now = control_.now()] {
     if (!client->is_over()) {
       tracker_.submit({client->plan().request, now, client});
@@ -79,6 +77,7 @@ SimNode::SimNode(World& world,
                                    .num_blocks = node.num_blocks,
                                    .incarnation = incarnation,
                                    .artifact_bytes = 16,
+                                   .digest = plan.digest,
                                    .log = log};
   options.model.check_plan = [this](const engine::StepPlan& step) { watch_.step(step); };
   options.entry.name = node.name;
@@ -122,10 +121,14 @@ std::string SimNode::leftovers() const {
 }
 
 Cluster::Cluster(World& world, const Plan& plan)
-    : world_(world), plan_(plan), rng_(plan.seed, 4), fabric_(world.outside()), data_(world, plan.seed) {
-  fabric_.set_hook([this](const std::string& from, const std::string& to, const wire::Frame& frame) {
-    return fate(from, to, frame);
-  });
+    : world_(world),
+      plan_(plan),
+      rng_(plan.seed, 4),
+      fabric_(world.outside()),
+      data_(world, plan.seed) {
+  fabric_.set_hook([this](const std::string& from,
+                          const std::string& to,
+                          const wire::Frame& frame) { return fate(from, to, frame); });
   fabric_.set_end_hook([this](const std::string& from, const std::string& to) {
     return rng_.between(microseconds(20), microseconds(300)) + held(from, to);
   });
@@ -182,29 +185,24 @@ const Logger& Cluster::log_of(const std::string& name) {
 void Cluster::start_gateway(std::size_t index) {
   const std::string name = gateway_name(index);
   world_.note("start " + name);
-  gateways_[name] = std::make_unique<SimGateway>(world_,
-                                                 world_.add_process(name),
-                                                 fabric_,
-                                                 plan_,
-                                                 index,
-                                                 next_incarnation_++,
-                                                 log_of(name));
+  gateways_[name] = std::make_unique<SimGateway>(
+      world_, world_.add_process(name), fabric_, plan_, index, next_incarnation_++, log_of(name));
 }
 
 void Cluster::start_node(const std::string& name) {
   const auto at = std::ranges::find(plan_.nodes, name, &NodePlan::name);
   const auto index = static_cast<std::size_t>(at - plan_.nodes.begin());
   world_.note("start " + name);
-  nodes_[name] = std::make_unique<SimNode>(
-      world_,
-      world_.add_process(name),
-      fabric_,
-      data_,
-      plan_,
-      *at,
-      fmt::format("10.0.1.{}:{}", index + 1, at->keeps_port ? 7100 : 0),
-      next_incarnation_++,
-      log_of(name));
+  nodes_[name] =
+      std::make_unique<SimNode>(world_,
+                                world_.add_process(name),
+                                fabric_,
+                                data_,
+                                plan_,
+                                *at,
+                                fmt::format("10.0.1.{}:{}", index + 1, at->keeps_port ? 7100 : 0),
+                                next_incarnation_++,
+                                log_of(name));
 }
 
 void Cluster::kill(const std::string& name) {
@@ -347,8 +345,8 @@ std::vector<std::string> Cluster::names() const {
 }
 
 std::shared_ptr<Client> Cluster::submit(const ClientPlan& plan) {
-  auto client = std::make_shared<Client>(
-      world_, plan, testing::scripted_output(plan_.model, plan.request));
+  auto client =
+      std::make_shared<Client>(world_, plan, testing::scripted_output(plan_.model, plan.request));
   clients_.push_back(client);
   SimGateway* to = gateway(plan.gateway);
   if (to == nullptr) {

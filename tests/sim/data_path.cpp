@@ -10,6 +10,7 @@
 #include <span>
 #include <utility>
 
+#include "common/base/check.h"
 #include "transfer/entries.h"
 
 namespace baton::sim {
@@ -42,7 +43,10 @@ struct Send {
 
 // One life of one process.
 struct End {
-  End(Process& its_process, Strand& its_reactor, const KvArenaView& its_arena, ArenaWatch& its_watch)
+  End(Process& its_process,
+      Strand& its_reactor,
+      const KvArenaView& its_arena,
+      ArenaWatch& its_watch)
       : process(its_process), reactor(its_reactor), arena(its_arena), watch(its_watch) {}
   Process& process;
   Strand& reactor;
@@ -78,9 +82,9 @@ struct Op {
   bool is_eager = false;
   bool ignores_close = false;
   bool breaks = false;
-  bool is_told = false;   // the sender has its completion
-  bool given_up = false;  // the sender reads no more
-  bool has_ended = false; // the receive is over
+  bool is_told = false;    // the sender has its completion
+  bool given_up = false;   // the sender reads no more
+  bool has_ended = false;  // the receive is over
   std::size_t split() const { return payload.size() * 3 / 7; }
 };
 
@@ -114,10 +118,11 @@ class DataPath::Core : public std::enable_shared_from_this<DataPath::Core> {
         }
         if (send.entry->session.needs_flush()) {
           send.entry->session.flush_posted();
-          self->reactor.post_after(latency(*self, *send.link->to), [core = shared_from_this(), self, send] {
-            send.entry->session.flush_done();
-            core->settle(self, send);
-          });
+          self->reactor.post_after(latency(*self, *send.link->to),
+                                   [core = shared_from_this(), self, send] {
+                                     send.entry->session.flush_done();
+                                     core->settle(self, send);
+                                   });
         }
       }
     }
@@ -229,7 +234,7 @@ class DataPath::Core : public std::enable_shared_from_this<DataPath::Core> {
                              op->header.layer,
                              op->payload.size(),
                              op->is_eager ? "" : ", fetched",
-                             !arrives ? (op->is_eager ? ", DROPPED" : ", HUNG")
+                             !arrives            ? (op->is_eager ? ", DROPPED" : ", HUNG")
                              : op->ignores_close ? ", LATE"
                              : op->breaks        ? ", BREAKS"
                              : twice             ? ", TWICE"
@@ -323,8 +328,9 @@ class DataPath::Core : public std::enable_shared_from_this<DataPath::Core> {
       return;
     }
     const auto at = to->leases.find(header.lease);
-    const auto drop = at == to->leases.end() ? DropReason::UnknownLease
-                                             : at->second->session.admit(header, op->payload.size());
+    const auto drop = at == to->leases.end()
+                          ? DropReason::UnknownLease
+                          : at->second->session.admit(header, op->payload.size());
     if (drop != DropReason::None) {
       ++counts.refused;
       ++to->stats.messages_dropped;
@@ -514,9 +520,13 @@ class SimReceiver final : public transfer::LeaseReceiver {
   SimReceiver& operator=(const SimReceiver&) = delete;
   ~SimReceiver() override { revoke(nullptr); }
 
-  void expect(std::uint64_t bytes, std::function<void(Result<Done>)> complete) override {
-    self_->reactor.post([entry = entry_, bytes, complete = std::move(complete)] {
-      entry->expect(bytes, complete);
+  void expect(const transfer::Sent& sent, std::function<void(Result<Done>)> complete) override {
+    self_->reactor.post([core = core_, entry = entry_, sent, complete = std::move(complete)] {
+      entry->expect(sent, [core, complete](Result<Done> done) {
+        core->counts.mismatches +=
+            !done && done.error().code == ErrorCode::ChecksumMismatch ? 1 : 0;
+        complete(std::move(done));
+      });
     });
   }
   void revoke(std::function<void()> fenced) override {
@@ -551,7 +561,13 @@ class SimSender final : public transfer::LeaseSender {
       entry.session.add_layer(layer, first, blocks);
     });
   }
-  void finish(std::function<void(Result<std::uint64_t>)> flushed) override {
+  void send_converted(std::uint32_t /*layer*/,
+                      std::uint32_t /*first*/,
+                      std::uint32_t /*count*/,
+                      std::shared_ptr<const transfer::ContextBlocks> /*context*/) override {
+    BATON_CHECK(false, "nodes of a simulation have one layout");
+  }
+  void finish(std::function<void(Result<transfer::Sent>)> flushed) override {
     run([flushed = std::move(flushed)](SendEntry& entry) { entry.finish(flushed); });
   }
   void abort(std::function<void()> quiesced) override {
@@ -588,9 +604,10 @@ class SimTransport final : public transfer::Transport {
 
   std::unique_ptr<transfer::LeaseReceiver> open_lease(LeaseId lease,
                                                       Epoch epoch,
-                                                      std::vector<BlockRun> runs) override {
+                                                      std::vector<BlockRun> runs,
+                                                      transfer::DigestMode digest) override {
     self_->watch.opened(lease, runs);
-    auto entry = std::make_shared<LeaseEntry>(lease, epoch, self_->arena, std::move(runs));
+    auto entry = std::make_shared<LeaseEntry>(lease, epoch, self_->arena, std::move(runs), digest);
     self_->leases[lease] = entry;
     return std::make_unique<SimReceiver>(core_, self_, std::move(entry));
   }
@@ -620,14 +637,16 @@ class SimTransport final : public transfer::Transport {
   }
 
   Result<std::unique_ptr<transfer::LeaseSender>> begin(std::shared_ptr<transfer::Peer> peer,
-                                                       const KvGrant& grant) override {
+                                                       const KvGrant& grant,
+                                                       transfer::DigestMode digest) override {
     if (grant.layout_hash != self_->arena.layout.hash()) {
       return fail(ErrorCode::Mismatch, "the grant is for another KV layout");
     }
-    const transfer::PlanLimits limits{
-        .block_bytes = self_->arena.layout.block_bytes(), .max_bytes = kMaxMessage};
+    const transfer::PlanLimits limits{.block_bytes = self_->arena.layout.block_bytes(),
+                                      .max_bytes = kMaxMessage};
     Send send{std::make_shared<SendEntry>(grant, self_->arena.layout.layers, limits, kWindow),
               dynamic_cast<SimPeer&>(*peer).link()};
+    send.entry->session.use_digest(digest, self_->arena);
     self_->reactor.post([core = core_, self = self_, send] {
       self->sends.push_back(send);
       if (!send.link->is_up) {
@@ -656,8 +675,7 @@ class SimTransport final : public transfer::Transport {
 
 }  // namespace
 
-DataPath::DataPath(World& world, std::uint64_t seed)
-    : core_(std::make_shared<Core>(world, seed)) {}
+DataPath::DataPath(World& world, std::uint64_t seed) : core_(std::make_shared<Core>(world, seed)) {}
 DataPath::~DataPath() {
   // Operations hold what holds them.
   for (const EndPtr& end : core_->ends) {
@@ -704,8 +722,7 @@ void DataPath::cut(const std::string& from, const std::string& to) {
       const auto links = end->links;
       for (const auto& link : links) {
         if (link->to->process.name() == to) {
-          end->reactor.post(
-              [core = core_, end, link] { core->lose_link(end, link); });
+          end->reactor.post([core = core_, end, link] { core->lose_link(end, link); });
         }
       }
     }

@@ -48,6 +48,7 @@ struct DataCounts {
   std::uint64_t partial = 0;
   std::uint64_t hung = 0;
   std::uint64_t corrupted = 0;
+  std::uint64_t mismatches = 0;   // digests that differed
   std::uint64_t after_close = 0;  // arrived at a closed inlet
   std::uint64_t refused = 0;      // by the receiver's checks
 };
@@ -55,8 +56,10 @@ struct DataCounts {
 class DataPath {
  public:
   // A message before it goes out; may change its weather.
-  using Hook = std::function<void(
-      const std::string& from, const std::string& to, const transfer::MessageHeader&, DataWeather&)>;
+  using Hook = std::function<void(const std::string& from,
+                                  const std::string& to,
+                                  const transfer::MessageHeader&,
+                                  DataWeather&)>;
   // How much longer a message takes, for a network that is cut.
   using Hold = std::function<Duration(const std::string& from, const std::string& to)>;
 

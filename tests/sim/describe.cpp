@@ -27,10 +27,8 @@ std::string details(const wire::Frame& frame) {
     case wire::Frame::kGranted:
       return fmt::format("lease {:x}", frame.granted().grant().lease_low());
     case wire::Frame::kCancel:
-      return fmt::format("{}.{}: {}",
-                         frame.cancel().request(),
-                         frame.cancel().attempt(),
-                         frame.cancel().reason());
+      return fmt::format(
+          "{}.{}: {}", frame.cancel().request(), frame.cancel().attempt(), frame.cancel().reason());
     case wire::Frame::kCommit:
       return fmt::format("lease {:x}", frame.commit().lease_low());
     case wire::Frame::kAbort:
@@ -42,12 +40,13 @@ std::string details(const wire::Frame& frame) {
     case wire::Frame::kTokens: {
       std::string all;
       for (const wire::TokenEvent& event : frame.tokens().events()) {
-        all += fmt::format(" {}.{}[{}+{}]{}",
-                           event.request(),
-                           event.attempt(),
-                           event.index(),
-                           event.tokens_size(),
-                           event.finish() == 0 ? "" : fmt::format(" end {}", static_cast<int>(event.finish())));
+        all += fmt::format(
+            " {}.{}[{}+{}]{}",
+            event.request(),
+            event.attempt(),
+            event.index(),
+            event.tokens_size(),
+            event.finish() == 0 ? "" : fmt::format(" end {}", static_cast<int>(event.finish())));
       }
       return all;
     }

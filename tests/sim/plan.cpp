@@ -130,8 +130,8 @@ void add_faults(Plan& plan, Rng& rng) {
       fault.kind = FaultKind::Stop;
       fault.lasts = rng.between(milliseconds(1), longest_stop);
     } else if (which == 2 && network) {
-      fault.kind = rng.pick(std::vector<FaultKind>{
-          FaultKind::CutControl, FaultKind::CutData, FaultKind::Partition});
+      fault.kind = rng.pick(
+          std::vector<FaultKind>{FaultKind::CutControl, FaultKind::CutData, FaultKind::Partition});
       fault.other = rng.chance(0.4) ? gateway_name(rng.below(plan.gateways)) : any_node(plan, rng);
       fault.lasts = rng.between(milliseconds(1), longest_stop);
     } else {
@@ -157,6 +157,7 @@ void set_weather(Plan& plan, Rng& rng) {
     plan.data.late_most = rng.pick(std::vector<Duration>{seconds(2), seconds(20)});
     plan.data.partial = rng.pick(std::vector<double>{0.0, 0.002, 0.02});
     plan.data.hang = rng.pick(std::vector<double>{0.0, 0.0, 0.01});
+    plan.data.corrupt = rng.pick(std::vector<double>{0.0, 0.01});
   }
 }
 
@@ -227,6 +228,8 @@ Plan make_plan(std::uint64_t seed) {
     if (rng.chance(0.75)) {
       add_faults(plan, rng);
     }
+    plan.digest = plan.data.corrupt > 0 || rng.chance(0.5) ? transfer::DigestMode::All
+                                                           : transfer::DigestMode::Off;
     plan.waits_first = !rng.chance(0.1);
   }
   return plan;

@@ -65,11 +65,12 @@ struct Plan {
   ClusterConfig config;
   gateway::TrackerOptions tracker;
   testing::ScriptedOptions model;
+  transfer::DigestMode digest = transfer::DigestMode::All;
   std::vector<ClientPlan> clients;
   std::vector<Fault> faults;
   ControlWeather control;
   DataWeather data;
-  Duration horizon{};      // faults and weather end here
+  Duration horizon{};       // faults and weather end here
   bool waits_first = true;  // requests come only once every node is registered
 
   // Nothing goes wrong: then nothing may look wrong.

@@ -25,6 +25,7 @@ void add_data(DataCounts& to, const DataCounts& more) {
   to.partial += more.partial;
   to.hung += more.hung;
   to.corrupted += more.corrupted;
+  to.mismatches += more.mismatches;
   to.after_close += more.after_close;
   to.refused += more.refused;
 }
@@ -64,7 +65,7 @@ std::string SimCounts::to_string() const {
       "requests: {} ({}); {} took more than one attempt; errors: {}\n"
       "processes: {} killed, {} stopped; network: {} connections cut, {} partitions\n"
       "data: {} messages ({:.1f} MiB landed), {} slow, {} dropped, {} twice, {} late, {} torn, {} "
-      "hung, {} corrupted; {} came to a closed inlet, {} were refused",
+      "hung, {} corrupted ({} digests differed); {} came to a closed inlet, {} were refused",
       seeds,
       virtual_seconds,
       tasks,
@@ -85,6 +86,7 @@ std::string SimCounts::to_string() const {
       data.partial,
       data.hung,
       data.corrupted,
+      data.mismatches,
       data.after_close,
       data.refused);
 }
@@ -211,7 +213,8 @@ bool Simulation::finish() {
     return false;
   }
   // Also between themselves: those that missed each other's heartbeats notice it by then.
-  world_.run_for(plan_.config.cluster.heartbeat * (plan_.config.cluster.dead_after + 2) + seconds(1));
+  world_.run_for(plan_.config.cluster.heartbeat * (plan_.config.cluster.dead_after + 2) +
+                 seconds(1));
   check_ends();
   // A healed cluster serves everybody.
   std::vector<std::shared_ptr<Client>> fresh;

@@ -44,8 +44,7 @@ TimerHandle Strand::call_after(Duration delay, Task task) {
 }
 
 void Strand::post_after(Duration delay, Task task) {
-  timers_.emplace(Key{world_.now_ + std::max(delay, Duration::zero()), number_++},
-                  std::move(task));
+  timers_.emplace(Key{world_.now_ + std::max(delay, Duration::zero()), number_++}, std::move(task));
 }
 
 TimePoint Strand::now() const {
@@ -189,9 +188,8 @@ void World::fail(std::string what) {
 
 void World::note(const std::string& line) const {
   if (verbose_) {
-    fmt::print("{:>12.3f} ms  {}\n",
-               std::chrono::duration<double, std::milli>(elapsed()).count(),
-               line);
+    fmt::print(
+        "{:>12.3f} ms  {}\n", std::chrono::duration<double, std::milli>(elapsed()).count(), line);
   }
 }
 
