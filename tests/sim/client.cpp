@@ -115,8 +115,4 @@ void Client::on_end(gateway::AnswerEnd end) {
   finish(ClientEnd::Stopped);
 }
 
-bool Client::is_unsent() const {
-  return !plan_.streams || tokens_.empty();
-}
-
 }  // namespace baton::sim

@@ -41,7 +41,6 @@ class Client final : public gateway::AnswerSink {
 
   void on_tokens(TokenEvent event) override;
   void on_end(gateway::AnswerEnd end) override;
-  bool is_unsent() const override;
 
   const ClientPlan& plan() const { return plan_; }
   ClientEnd end() const { return end_; }

@@ -23,6 +23,7 @@ SimGateway::SimGateway(World& world,
     : process_(process),
       control_(process.add_strand("control", {microseconds(0), microseconds(300), 0.3})),
       network_(fabric.network(process.name(), control_)),
+      pairs_(log, nullptr, [] {}),
       membership_(
           control_,
           *network_,
@@ -36,7 +37,7 @@ SimGateway::SimGateway(World& world,
              tracker_.on_tokens(node, frame);
            },
            [this](gateway::Node& node, const Error& why) { tracker_.on_node_down(node, why); }}),
-      tracker_(control_, membership_, log, probe_, plan.tracker) {
+      tracker_(control_, membership_, pairs_, log, probe_, plan.tracker) {
   const Status listening = membership_.listen(gateway_address(index));
   BATON_CHECK(listening.has_value(), "a simulated gateway cannot listen");
   (void)world;
@@ -206,6 +207,7 @@ void Cluster::start_node(const std::string& name) {
 }
 
 void Cluster::kill(const std::string& name) {
+  draining_.erase(name);
   if (const auto node = nodes_.find(name); node != nodes_.end()) {
     world_.note("KILL " + name);
     node->second->process().die();
@@ -246,6 +248,20 @@ void Cluster::exit(const std::string& name) {
   });
 }
 
+void Cluster::drain(const std::string& name, milliseconds limit) {
+  SimNode* leaving = node(name);
+  SimGateway* asked = rng_.chance(0.5) ? gateway(rng_.below(plan_.gateways)) : nullptr;
+  if (leaving == nullptr || leaving->process().life() != Life::Running) {
+    return;
+  }
+  world_.note(fmt::format("DRAIN {} within {} ms", name, limit.count()));
+  ++drains;
+  draining_.insert(name);
+  if (asked == nullptr || !asked->membership().drain(name, limit)) {
+    leaving->control().post([leaving, limit] { leaving->node().role().drain(limit, nullptr); });
+  }
+}
+
 void Cluster::stop(const std::string& name) {
   for (Process* process : {nodes_.contains(name) ? &nodes_.at(name)->process() : nullptr,
                            gateways_.contains(name) ? &gateways_.at(name)->process() : nullptr}) {
@@ -269,6 +285,9 @@ void Cluster::go_on(const std::string& name) {
 
 void Cluster::revive(const std::string& name) {
   go_on(name);
+  if (draining_.contains(name)) {
+    kill(name);  // it stays so until somebody stops it
+  }
   for (std::size_t i = 0; i < plan_.gateways; ++i) {
     if (name == gateway_name(i) && !gateways_.contains(name)) {
       start_gateway(i);

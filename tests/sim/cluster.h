@@ -7,11 +7,13 @@
 
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "gateway/membership.h"
+#include "gateway/pair_health.h"
 #include "gateway/request_tracker.h"
 #include "tests/sim/arena_watch.h"
 #include "tests/sim/client.h"
@@ -44,6 +46,7 @@ class SimGateway {
   Strand& control_;
   const gateway::Probe probe_;
   const std::unique_ptr<Network> network_;
+  gateway::PairHealth pairs_;
   gateway::Membership membership_;
   gateway::RequestTracker tracker_;
 };
@@ -65,6 +68,7 @@ class SimNode {
   ArenaWatch& watch() { return watch_; }
   Strand& control() { return control_; }
   bool is_decode() const { return is_decode_; }
+  const std::string& name() const { return process_.name(); }
   // Empty when nothing is in work here and every block is free or cached; else what is left.
   std::string leftovers() const;
 
@@ -89,9 +93,11 @@ class Cluster {
   void kill(const std::string& name);
   // Lets it say goodbye, then kills it.
   void exit(const std::string& name);
+  // An operator asks for it at a gateway, or at the node.
+  void drain(const std::string& name, milliseconds limit);
   void stop(const std::string& name);
   void go_on(const std::string& name);
-  // Whatever it needs to run again: continued, or started anew.
+  // Whatever it needs to serve again: continued, or started anew.
   void revive(const std::string& name);
   void cut_control(const std::string& one, const std::string& other);
   void cut_data(const std::string& one, const std::string& other);
@@ -121,6 +127,7 @@ class Cluster {
   void check();
 
   std::uint64_t kills = 0;
+  std::uint64_t drains = 0;
   std::uint64_t stops = 0;
   std::uint64_t cuts = 0;
   std::uint64_t partitions = 0;
@@ -137,6 +144,7 @@ class Cluster {
   DataPath data_;
   ControlWeather control_weather_;
   std::map<std::pair<std::string, std::string>, TimePoint> parted_;  // until
+  std::set<std::string> draining_;
   std::map<std::string, Logger> logs_;
   std::map<std::string, std::unique_ptr<SimGateway>> gateways_;
   std::map<std::string, std::unique_ptr<SimNode>> nodes_;

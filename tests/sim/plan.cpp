@@ -20,6 +20,8 @@ void set_config(Plan& plan, Rng& rng) {
   config.decode.max_batch = static_cast<std::uint32_t>(rng.between(1, 12));
   config.decode.local_prefill_max_tokens =
       rng.chance(0.25) ? static_cast<std::uint32_t>(rng.between(4, 40)) : 0;
+  config.decode.expected_output_tokens =
+      rng.chance(0.4) ? static_cast<std::uint32_t>(rng.between(1, 8)) : 0;
   config.decode.local_prefill_chunk = static_cast<std::uint32_t>(rng.between(3, 32));
   config.kv.prefix_cache = !rng.chance(0.15);
   plan.model.layers = static_cast<std::uint32_t>(rng.between(1, 3));
@@ -28,6 +30,11 @@ void set_config(Plan& plan, Rng& rng) {
   plan.tracker.queue_limit = 256;
   plan.tracker.queue_timeout = seconds(rng.between(10, 40));
   plan.tracker.request_timeout = seconds(rng.between(20, 60));
+  if (rng.chance(0.7)) {
+    // No request gives up because too much went wrong.
+    plan.tracker.failover.max_node_losses = 1000;
+    plan.tracker.failover.max_faults = 1000;
+  }
 }
 
 std::vector<TokenId> text(Rng& rng, std::size_t length) {
@@ -52,7 +59,6 @@ void add_clients(Plan& plan, Rng& rng) {
     ClientPlan client;
     client.at = rng.between(Duration::zero(), plan.horizon);
     client.gateway = rng.below(plan.gateways);
-    client.streams = rng.chance(0.7);
     GenerateRequest& request = client.request;
     request.model = "scripted";
     request.prompt = rng.pick(prefixes);
@@ -103,10 +109,6 @@ std::string any_node(const Plan& plan, Rng& rng) {
 }
 
 void add_faults(Plan& plan, Rng& rng) {
-  struct Mix {
-    FaultKind kind;
-    double weight;
-  };
   const bool kills = rng.chance(0.5);
   const bool stops = rng.chance(0.4);
   const bool network = rng.chance(0.4);
@@ -121,7 +123,9 @@ void add_faults(Plan& plan, Rng& rng) {
     fault.lasts = rng.between(milliseconds(1), seconds(3));
     const std::uint64_t which = rng.below(3);
     if (which == 0 && kills) {
-      fault.kind = rng.chance(0.8) ? FaultKind::Kill : FaultKind::Exit;
+      fault.kind = rng.pick(std::vector<FaultKind>{
+          FaultKind::Kill, FaultKind::Kill, FaultKind::Kill, FaultKind::Exit, FaultKind::Drain});
+      fault.limit = milliseconds(rng.below(2) * rng.below(500));
       if (plan.gateways > 1 && rng.chance(0.15)) {
         fault.target = gateway_name(rng.below(plan.gateways));
         fault.kind = FaultKind::Kill;

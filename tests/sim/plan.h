@@ -27,7 +27,6 @@ struct ClientPlan {
   Duration at{};
   std::size_t gateway = 0;
   GenerateRequest request;
-  bool streams = true;
   std::uint32_t stop_after = 0;           // tokens, then a stop string was found; 0: never
   bool wants_figures = false;             // the stop waits for them
   std::optional<Duration> cancel_after;   // since it came
@@ -41,6 +40,7 @@ enum class FaultKind : std::uint8_t {
   CutControl,  // the control connections between `target` and `other` break
   CutData,     // the data connection between them breaks
   Partition,   // nothing passes between them for `lasts`
+  Drain,       // its operator drains it, with `limit`; it is killed and comes back after `lasts`
 };
 
 struct Fault {
@@ -49,6 +49,7 @@ struct Fault {
   std::string target;
   std::string other;
   Duration lasts{};
+  milliseconds limit{};
   std::uint64_t tasks = 0;  // of the target, that still run before it happens
 };
 

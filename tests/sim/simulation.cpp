@@ -10,8 +10,6 @@ namespace baton::sim {
 namespace {
 
 constexpr Duration kStartLimit = seconds(20);
-// A request that some fault may have touched may still end with an error.
-constexpr bool kResumes = false;
 constexpr std::uint64_t kWatchPeriod = 64;  // tasks between two looks at everything
 constexpr std::uint64_t kFreshIds = 1'000'000;
 
@@ -49,8 +47,10 @@ void SimCounts::add(const SimCounts& other) {
   for (const auto& [name, count] : other.errors) {
     errors[name] += count;
   }
-  resumed += other.resumed;
+  attempts += other.attempts;
+  failovers += other.failovers;
   kills += other.kills;
+  drains += other.drains;
   stops += other.stops;
   cuts += other.cuts;
   partitions += other.partitions;
@@ -62,8 +62,8 @@ void SimCounts::add(const SimCounts& other) {
 std::string SimCounts::to_string() const {
   return fmt::format(
       "{} seeds, {:.0f} s of virtual time, {} tasks\n"
-      "requests: {} ({}); {} took more than one attempt; errors: {}\n"
-      "processes: {} killed, {} stopped; network: {} connections cut, {} partitions\n"
+      "requests: {} ({}); {} took more than one attempt, {} failovers; errors: {}\n"
+      "processes: {} killed, {} drained, {} stopped; network: {} connections cut, {} partitions\n"
       "data: {} messages ({:.1f} MiB landed), {} slow, {} dropped, {} twice, {} late, {} torn, {} "
       "hung, {} corrupted ({} digests differed); {} came to a closed inlet, {} were refused",
       seeds,
@@ -71,9 +71,11 @@ std::string SimCounts::to_string() const {
       tasks,
       requests,
       list(ends),
-      resumed,
+      attempts,
+      failovers,
       list(errors),
       kills,
+      drains,
       stops,
       cuts,
       partitions,
@@ -133,6 +135,9 @@ void Simulation::apply(const Fault& fault) {
     case FaultKind::Exit:
       cluster_.exit(fault.target);
       return world_.outside().post_after(fault.lasts, back);
+    case FaultKind::Drain:
+      cluster_.drain(fault.target, fault.limit);
+      return world_.outside().post_after(fault.lasts, back);
     case FaultKind::Stop:
       cluster_.stop(fault.target);
       return world_.outside().post_after(fault.lasts,
@@ -167,7 +172,11 @@ bool Simulation::is_allowed(const Client& client) const {
   if (code == "timeout" || code == "queue_timeout") {
     return true;
   }
-  return !kResumes && !plan_.is_calm();
+  if (code == "service_unavailable" && !plan_.waits_first) {
+    return true;  // it came before any node
+  }
+  const auto& limits = plan_.tracker.failover;
+  return client.figures().failovers + 1 >= std::min(limits.max_node_losses, limits.max_faults);
 }
 
 void Simulation::check_ends() {
@@ -266,12 +275,14 @@ SimCounts Simulation::counts() const {
   for (const auto& client : cluster_.clients()) {
     ++counts.requests;
     ++counts.ends[std::string(to_string(client->end()))];
-    counts.resumed += client->figures().attempts > 1 ? 1 : 0;
+    counts.attempts += client->figures().attempts > 1 ? 1 : 0;
+    counts.failovers += client->figures().failovers;
     if (client->end() == ClientEnd::Error) {
       ++counts.errors[client->error().code];
     }
   }
   counts.kills = cluster_.kills;
+  counts.drains = cluster_.drains;
   counts.stops = cluster_.stops;
   counts.cuts = cluster_.cuts;
   counts.partitions = cluster_.partitions;

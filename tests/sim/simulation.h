@@ -23,8 +23,10 @@ struct SimCounts {
   std::uint64_t requests = 0;
   std::map<std::string, std::uint64_t> ends;    // by how
   std::map<std::string, std::uint64_t> errors;  // by code
-  std::uint64_t resumed = 0;                    // requests of more than one attempt
+  std::uint64_t attempts = 0;                   // requests of more than one attempt
+  std::uint64_t failovers = 0;
   std::uint64_t kills = 0;
+  std::uint64_t drains = 0;
   std::uint64_t stops = 0;
   std::uint64_t cuts = 0;
   std::uint64_t partitions = 0;
