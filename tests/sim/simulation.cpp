@@ -172,8 +172,11 @@ bool Simulation::is_allowed(const Client& client) const {
   if (code == "timeout" || code == "queue_timeout") {
     return true;
   }
-  if (code == "service_unavailable" && !plan_.waits_first) {
-    return true;  // it came before any node
+  if (code == "service_unavailable") {
+    // It came before any node did: at the start, or at a gateway that was just started anew.
+    return !plan_.waits_first || std::ranges::any_of(plan_.faults, [&](const Fault& fault) {
+      return fault.kind == FaultKind::Kill && fault.target == gateway_name(client.plan().gateway);
+    });
   }
   const auto& limits = plan_.tracker.failover;
   return client.figures().failovers + 1 >= std::min(limits.max_node_losses, limits.max_faults);
