@@ -38,6 +38,7 @@ class SimGateway {
   Process& process() { return process_; }
   gateway::Membership& membership() { return membership_; }
   gateway::RequestTracker& tracker() { return tracker_; }
+  const gateway::PairHealth& pairs() const { return pairs_; }
   // As the API does: on its strand.
   void submit(const std::shared_ptr<Client>& client);
 

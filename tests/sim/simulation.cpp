@@ -173,10 +173,13 @@ bool Simulation::is_allowed(const Client& client) const {
     return true;
   }
   if (code == "service_unavailable") {
-    // It came before any node did: at the start, or at a gateway that was just started anew.
-    return !plan_.waits_first || std::ranges::any_of(plan_.faults, [&](const Fault& fault) {
-      return fault.kind == FaultKind::Kill && fault.target == gateway_name(client.plan().gateway);
-    });
+    // It came before any node did: at the start, or at a gateway that was just started anew; or the
+    // last pair is out because what it sent arrived changed.
+    return !plan_.waits_first || plan_.data.corrupt > 0 ||
+           std::ranges::any_of(plan_.faults, [&](const Fault& fault) {
+             return fault.kind == FaultKind::Kill &&
+                    fault.target == gateway_name(client.plan().gateway);
+           });
   }
   const auto& limits = plan_.tracker.failover;
   return client.figures().failovers + 1 >= std::min(limits.max_node_losses, limits.max_faults);
@@ -210,6 +213,13 @@ bool Simulation::finish() {
   cluster_.data().set_weather({});
   for (const std::string& name : cluster_.names()) {
     cluster_.revive(name);
+  }
+  // A pair whose digests differed stays out until one of its nodes is started anew.
+  for (SimGateway* gateway : cluster_.gateways()) {
+    for (const auto& pair : gateway->pairs().out()) {
+      cluster_.kill(pair.decode.name);
+      cluster_.revive(pair.decode.name);
+    }
   }
   world_.run_for(cluster_.longest_hold());  // what was held up keeps its time
   const auto all_over = [this] {
