@@ -72,22 +72,21 @@ SimNode::SimNode(World& world,
       watch_(world, process.name()) {
   Strand& engine = process.add_strand("engine", {microseconds(200), milliseconds(4), 1});
   Strand& reactor = process.add_strand("data", {microseconds(0), microseconds(100), 0.5});
-  testing::MiniNodeOptions options{.model = plan.model,
-                                   .config = plan.config,
-                                   .role = node.role,
-                                   .num_blocks = node.num_blocks,
-                                   .incarnation = incarnation,
-                                   .artifact_bytes = 16,
-                                   .digest = plan.digest,
-                                   .log = log};
+  MachineOptions options{.model = plan.model,
+                         .config = plan.config,
+                         .role = node.role,
+                         .num_blocks = node.num_blocks,
+                         .incarnation = incarnation,
+                         .digest = plan.digest,
+                         .log = log};
   options.model.check_plan = [this](const engine::StepPlan& step) { watch_.step(step); };
   options.entry.name = node.name;
   options.entry.control_listen = listen;
-  node_ = std::make_unique<testing::MiniNode>(
+  node_ = std::make_unique<Machine>(
       control_,
-      &engine,
+      engine,
       fabric.network(process.name(), control_),
-      [&](const std::string&, const KvArenaView& arena) {
+      [&](const KvArenaView& arena) {
         return data.make_transport(process, reactor, arena, watch_);
       },
       std::move(options));

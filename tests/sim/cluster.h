@@ -18,10 +18,10 @@
 #include "tests/sim/arena_watch.h"
 #include "tests/sim/client.h"
 #include "tests/sim/data_path.h"
+#include "tests/sim/machine.h"
 #include "tests/sim/plan.h"
 #include "tests/sim/world.h"
 #include "tests/support/memory_channel.h"
-#include "tests/support/mini_cluster.h"
 
 namespace baton::sim {
 
@@ -65,7 +65,7 @@ class SimNode {
           std::uint64_t incarnation,
           const Logger& log);
   Process& process() { return process_; }
-  testing::MiniNode& node() { return *node_; }
+  Machine& node() { return *node_; }
   ArenaWatch& watch() { return watch_; }
   Strand& control() { return control_; }
   bool is_decode() const { return is_decode_; }
@@ -78,7 +78,7 @@ class SimNode {
   Strand& control_;
   const bool is_decode_;
   ArenaWatch watch_;
-  std::unique_ptr<testing::MiniNode> node_;
+  std::unique_ptr<Machine> node_;
 };
 
 class Cluster {
