@@ -9,10 +9,10 @@
 namespace baton::sim {
 
 Machine::Machine(Executor& control,
-                   Executor& engine,
-                   std::unique_ptr<Network> network,
-                   const TransportMaker& make_transport,
-                   MachineOptions options)
+                 Executor& engine,
+                 std::unique_ptr<Network> network,
+                 const TransportMaker& make_transport,
+                 MachineOptions options)
     : log_(options.log), config_(std::move(options.config)), runner_(std::move(options.model)) {
   auto kv = engine::KvMemory::create(
       runner_.info().layout,

@@ -37,10 +37,10 @@ struct MachineOptions {
 class Machine {
  public:
   Machine(Executor& control,
-           Executor& engine,
-           std::unique_ptr<Network> network,
-           const TransportMaker& make_transport,
-           MachineOptions options);
+          Executor& engine,
+          std::unique_ptr<Network> network,
+          const TransportMaker& make_transport,
+          MachineOptions options);
   Machine(const Machine&) = delete;
   Machine& operator=(const Machine&) = delete;
   ~Machine();
