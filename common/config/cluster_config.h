@@ -75,8 +75,9 @@ struct DecodeSection {
   std::uint32_t max_batch = 32;  // sequences in a step
   std::uint32_t local_prefill_max_tokens =
       0;  // prompts up to this are prefilled on the decode node; 0: never
-  std::uint32_t expected_output_tokens = 0;  // blocks reserved for an answer; 0: all of max_tokens
-  std::uint32_t local_prefill_chunk = 128;   // prompt tokens a decode step may carry
+  std::uint32_t expected_output_tokens =
+      256;                                  // blocks reserved for an answer; 0: all of max_tokens
+  std::uint32_t local_prefill_chunk = 128;  // prompt tokens a decode step may carry
   EngineSection engine;
   std::vector<NodeEntry> pool;
 };
