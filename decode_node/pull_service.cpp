@@ -172,6 +172,7 @@ void PullService::abort(std::uint64_t number, Open& open) {
   if (std::exchange(open.is_aborted, true)) {
     return;
   }
+  open.quiet_limit = executor_.call_after(kQuietLimit, [this, number] { give_up(number); });
   open.sender->abort(on_strand([this, number] {
     const auto found = open_.find(number);
     if (found == open_.end()) {
@@ -186,6 +187,20 @@ void PullService::abort(std::uint64_t number, Open& open) {
     }
     open_.erase(found);
   }));
+}
+
+void PullService::give_up(std::uint64_t number) {
+  const auto found = open_.find(number);
+  if (found == open_.end()) {
+    return;
+  }
+  const auto writer = writers_.find(found->second.writer);
+  if (writer == writers_.end() || writer->second.peer == nullptr) {
+    return;  // its connection has ended already
+  }
+  // Every pull over it ends: those that are still wanted as failed, this one as quiet.
+  writer->second.peer->disconnect();
+  writer->second.peer.reset();
 }
 
 }  // namespace baton::decode_node

@@ -3,9 +3,11 @@
 //
 // Owner: DecodeNode. Thread: control strand; the transport's callbacks post themselves there.
 // Failure: a Refusal as the answer; NotFound when no whole block is held, Busy when the prefill
-// node has too many pulls open. A pull that its node gives up, or whose node is lost, is aborted.
+// node has too many pulls open. A pull that its node gives up, or whose node is lost, is aborted;
+// what does not come to rest within kQuietLimit takes the connection to that node with it.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -24,6 +26,7 @@ namespace baton::decode_node {
 class PullService {
  public:
   static constexpr std::size_t kMaxOpen = 16;  // of one prefill node
+  static constexpr std::chrono::milliseconds kQuietLimit{5'000};
 
   PullService(Executor& executor,
               transfer::Transport& transport,
@@ -60,12 +63,14 @@ class PullService {
     std::unique_ptr<transfer::LeaseSender> sender;
     std::uint32_t blocks = 0;
     bool is_aborted = false;
+    TimerHandle quiet_limit;
   };
 
   Status begin(WriterId writer, const wire::Frame& frame);
   Status connect(WriterId id, Writer& writer);
   void flushed(std::uint64_t number, const Result<transfer::Sent>& sent);
   void abort(std::uint64_t number, Open& open);
+  void give_up(std::uint64_t number);
   template <class Function>
   auto on_strand(Function function);
 

@@ -233,6 +233,13 @@ void Pulls::quarantine(PullId id, Pull& pull, const std::string& reason) {
   if (pull.user && !parts_.links.abort(*pull.user, reason)) {
     pull.user.reset();
   }
+  pull.limit = parts_.executor.call_after(kQuietLimit, [this, id] {
+    if (Pull* pull = find(id); pull != nullptr && pull->user) {
+      // With it ends the inlet that the decode node writes through.
+      parts_.links.give_up(*pull->user,
+                           {ErrorCode::PeerStalled, "a pull that was given up is not quiet"});
+    }
+  });
   if (fence_is_coming) {
     return;
   }

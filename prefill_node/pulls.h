@@ -5,11 +5,13 @@
 //
 // The decode node writes under a lease of this node, checked as any lease is; whoever waits for the
 // prefix is told of a failure at once and computes, while the blocks stay until nothing can land.
+// Where that is not so within kQuietLimit, the link to the decode node is given up.
 //
 // Owner: PrefillNode. Thread: control strand; the transport's callbacks post themselves there.
 // Failure: `on_done` gets it; never worse than computing.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -32,6 +34,8 @@ using PullId = StrongId<struct PullIdTag, std::uint64_t>;
 
 class Pulls {
  public:
+  static constexpr std::chrono::milliseconds kQuietLimit{5'000};
+
   struct Parts {
     Executor& executor;
     transfer::Transport& transport;

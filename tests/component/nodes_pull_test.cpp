@@ -202,6 +202,31 @@ TEST_F(NodesPull, BlocksOfAFailedPullAreInQuarantineUntilQuiet) {
   EXPECT_TRUE(cluster_.all_clean());
 }
 
+// A message that hangs in a data connection pins its prefix on the decode node only so long.
+TEST_F(NodesPull, PullThatDoesNotComeToRestGivesUpItsConnection) {
+  cluster_.add("decode", "d0");
+  cluster_.add("prefill", "p0");
+  const GenerateRequest second = first_turn();
+  network_.set_hook([&](const FakeMessage& message) {
+    return is_from_decode(message) ? FakeFate::Stall : FakeFate::Deliver;
+  });
+  EXPECT_EQ(ask(second).figures.at("p0").pulled_tokens, 0U);
+  cluster_.executor().run_until_idle();
+  EXPECT_FALSE(cluster_.node("d0").is_clean());
+  cluster_.executor().advance(std::chrono::seconds(6));
+  EXPECT_TRUE(cluster_.all_clean()) << cluster_.node("d0").describe_blocks();
+  network_.set_hook(nullptr);
+  network_.release_stalled();
+  GenerateRequest other = make_request(3, 100, 30, 3);  // p0 pulls over a new connection
+  ask(other, "warm");
+  cluster_.settle();
+  other.id = RequestId{4};
+  other.prompt.push_back(5);
+  EXPECT_GT(ask(other).figures.at("p0").pulled_tokens, 0U);
+  cluster_.settle();
+  EXPECT_TRUE(cluster_.all_clean());
+}
+
 TEST_F(NodesPull, CancelAfterAnyTaskLeavesNoBlockBehind) {
   cluster_.add("decode", "d0", 200);
   for (std::size_t tasks = 0; tasks < 90; ++tasks) {

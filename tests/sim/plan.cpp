@@ -234,12 +234,7 @@ Plan make_plan(std::uint64_t seed) {
     }
     plan.digest = plan.data.corrupt > 0 || rng.chance(0.5) ? transfer::DigestMode::All
                                                            : transfer::DigestMode::Off;
-    // A pull whose data connection breaks or hangs in mid-message keeps blocks on either side until
-    // that connection ends: not tried until it has a way to give the connection up.
-    constexpr bool kPullsGiveUpConnections = false;
-    plan.config.transfer.pull =
-        rng.chance(0.8) &&
-        (kPullsGiveUpConnections || (plan.data.partial == 0 && plan.data.hang == 0));
+    plan.config.transfer.pull = rng.chance(0.8);
     plan.waits_first = !rng.chance(0.1);
   }
   return plan;
