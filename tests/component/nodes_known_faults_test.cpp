@@ -19,8 +19,8 @@ class KnownFaults : public NodesFixture {
   }
 };
 
-// F1. One block of the first prompt never lands, and the place is given to another prompt: the first
-// ends with an error, none of its tokens comes from a block that it has not received, and the
+// F1. One block of the first prompt never lands, and the place is given to another prompt: the
+// first ends with an error, none of its tokens comes from a block that it has not received, and the
 // second's blocks are its own.
 TEST_F(KnownFaults, F1ReceiveThatIsNotWholeIsAnErrorAndNeverText) {
   add_pair(12);
