@@ -27,7 +27,8 @@ class RawAm final : public RawUcx {
     transfer::TransportOptions options;
     options.transport = transport;
     BATON_ASSIGN(context_, UcxContext::create(options));
-    BATON_ASSIGN(memory_, UcxMemory::create(*context_, arena_.base, arena_.bytes()));
+    BATON_ASSIGN(memory_,
+                 UcxMemory::create(*context_, arena_.base, arena_.bytes(), options.memory));
     BATON_ASSIGN(worker_, UcxWorker::create(*context_));
     return worker_->set_message_handler(transfer::kDataMessage, &RawAm::on_message, this);
   }

@@ -15,6 +15,7 @@ namespace baton::prefill_node {
 namespace {
 
 constexpr std::chrono::milliseconds kDialTimeout{2'000};
+constexpr std::chrono::milliseconds kMinStall{2'000};  // TCP's repeats take as long
 
 }  // namespace
 
@@ -301,6 +302,10 @@ bool DecodeLinks::abort(UserId id, const std::string& reason) {
   user.is_ending = true;
   send_abort(*link, user, reason);
   return true;
+}
+
+std::chrono::milliseconds DecodeLinks::stall_limit() const {
+  return std::max<std::chrono::milliseconds>(kMinStall, limits_.period * limits_.dead_after);
 }
 
 void DecodeLinks::give_up(UserId id, const Error& why) {

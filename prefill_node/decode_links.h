@@ -70,6 +70,8 @@ class DecodeLinks {
   // Null when the user's link is not up.
   Channel* channel(UserId id);
   std::shared_ptr<transfer::Peer> peer(UserId id);
+  // How long what is on its way may stand still although the decode node's heartbeats come.
+  std::chrono::milliseconds stall_limit() const;
   // How the decode node wants its blocks checked; Off when the link is not up.
   transfer::DigestMode digest(UserId id);
   void close_all();

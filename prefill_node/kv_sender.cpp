@@ -1,5 +1,7 @@
 #include "prefill_node/kv_sender.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
 #include <utility>
@@ -11,6 +13,7 @@ namespace baton::prefill_node {
 namespace {
 
 constexpr std::chrono::milliseconds kCommitTimeout{10'000};
+constexpr int kLooks = 8;  // at a transfer, before it counts as one that stands still
 
 }  // namespace
 
@@ -88,12 +91,27 @@ void KvSender::on_up() {
       return;
     }
     sender_ = std::move(*sender);
+    watch();
   }
   apply(SendEvent::Up);
   send_pending();
   if (facts_) {
     flush();
   }
+}
+
+void KvSender::watch() {
+  const transfer::Progress now = sender_->progress();
+  const std::chrono::milliseconds limit = links_.stall_limit();
+  if (!now.is_waiting || !seen_.is_waiting || now.moves != seen_.moves) {
+    moved_ = executor_.now();
+  } else if (executor_.now() - moved_ >= limit) {
+    fail({ErrorCode::PeerStalled,
+          fmt::format("no byte of the transfer has moved for {} ms", limit.count())});
+    return;
+  }
+  seen_ = now;
+  watch_ = executor_.call_after(limit / kLooks, [this] { watch(); });
 }
 
 void KvSender::fail(const Error& why) {
@@ -199,6 +217,7 @@ void KvSender::send_commit(const transfer::Sent& sent) {
     return;  // on_lost is on its way
   }
   apply(SendEvent::Commit);
+  watch_.cancel();
   wire::Frame frame;
   wire::Commit& commit = *frame.mutable_commit();
   set_lease(commit, grant_.lease, grant_.epoch);
@@ -232,6 +251,7 @@ void KvSender::abort(const std::string& reason, std::function<void()> done) {
   const bool is_first = apply(SendEvent::Abort);
   BATON_CHECK(is_first, "aborted once, and not after its end");
   aborted_ = std::move(done);
+  watch_.cancel();
   if (user_ && !links_.abort(*user_, reason)) {
     user_.reset();
   }

@@ -7,6 +7,10 @@
 // Blocks are counted in the grant's layout. Where that is not the own one, a block goes once the
 // own blocks under it are full, so that no step still writes what is gathered.
 //
+// A transfer of which nothing moves, while the decode node's heartbeats come, fails with
+// PeerStalled long before its request's deadline. Any transfer on the link that moves is proof
+// enough: a lease may have to wait for others.
+//
 // Owner: one Job. Thread: control strand; a LayerSend runs on the engine thread. Failure: on_failed
 // once, then the owner calls `abort`.
 #pragma once
@@ -103,6 +107,7 @@ class KvSender {
   void flushed(Result<transfer::Sent> sent);
   void send_commit(const transfer::Sent& sent);
   void quiesced();
+  void watch();  // whether the transfer moves
   void post(std::function<void()> task);
 
   Executor& executor_;
@@ -127,6 +132,9 @@ class KvSender {
   bool has_failed_ = false;
   std::function<void()> aborted_;
   TimerHandle quiet_limit_;
+  TimerHandle watch_;
+  transfer::Progress seen_;
+  TimePoint moved_{};  // when seen_ was seen first
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 };
 

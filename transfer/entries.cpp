@@ -64,6 +64,8 @@ void SendEntry::abort(std::function<void()> quiesced) {
 }
 
 void SendEntry::notify() {
+  *moves_ += session.bytes_sent() - std::exchange(counted_, session.bytes_sent());
+  is_waiting_ = session.is_waiting();
   if (flushed_ && session.is_over()) {
     const auto flushed = std::exchange(flushed_, nullptr);
     switch (session.state()) {

@@ -4,8 +4,10 @@
 // Owner: a transport. Thread: its owner's. Failure: see transport.h.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -52,10 +54,17 @@ class SendEntry {
   // `quiesced` may be empty.
   void abort(std::function<void()> quiesced);
   void notify();
+  // Counts its moves together with those of other sends. REQUIRES: before the first notify.
+  void share_moves(std::shared_ptr<std::atomic<std::uint64_t>> moves) { moves_ = std::move(moves); }
+  Progress progress() const { return {is_waiting_, *moves_}; }  // any thread, as of `notify`
 
   SenderSession session;
 
  private:
+  std::shared_ptr<std::atomic<std::uint64_t>> moves_ =
+      std::make_shared<std::atomic<std::uint64_t>>(0);
+  std::atomic<bool> is_waiting_ = false;
+  std::uint64_t counted_ = 0;  // of its bytes, in moves_
   Flushed flushed_;
   std::vector<std::function<void()>> quiesced_;
 };

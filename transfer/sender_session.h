@@ -85,6 +85,10 @@ class SenderSession {
   bool needs_flush() const { return state_ == SenderState::Flushing && !flush_outstanding_; }
   // No operation can still read the source blocks.
   bool is_over() const;
+  // Somebody else's turn: pieces wait or are outstanding, or the flush is.
+  bool is_waiting() const {
+    return !waiting_.empty() || outstanding_ > 0 || state_ == SenderState::Flushing;
+  }
   std::uint64_t bytes_sent() const { return bytes_sent_; }  // completed
   Sent sent() const { return {bytes_sent_, digest_.mode(), digest_.value()}; }
   std::size_t outstanding_bytes() const { return outstanding_bytes_; }

@@ -38,6 +38,9 @@
 
 namespace baton::transfer {
 
+// Where an arena's bytes lie.
+enum class MemoryKind : std::uint8_t { Host, Device };
+
 struct TransportOptions {
   std::string transport =
       "auto";  // auto, tcp, shm, rdma: the lanes UCX may use (sets UCX_TLS unless the operator did)
@@ -47,6 +50,7 @@ struct TransportOptions {
   std::map<std::string, std::string>
       ucx;  // further UCX_* settings; the operator's environment wins
   std::size_t window_bytes = std::size_t{8} << 20;  // un-flushed bytes a lease may have, <= 32 MiB
+  MemoryKind memory = MemoryKind::Host;             // the arena's
 };
 
 // What has happened so far; plain counters, readable from any thread.
@@ -101,6 +105,12 @@ class LeaseReceiver {
   virtual void writer_quiesced() {}
 };
 
+// How far a send is, to tell a slow one from one that stands still.
+struct Progress {
+  bool is_waiting = false;  // something is to be sent or flushed
+  std::uint64_t moves = 0;  // grows whenever a byte of any send on the same connection is over
+};
+
 // The sending side of one grant.
 class LeaseSender {
  public:
@@ -122,6 +132,7 @@ class LeaseSender {
   // Stops posting; runs `quiesced` when no posted operation is left. May follow any call, even
   // twice.
   virtual void abort(std::function<void()> quiesced) = 0;
+  virtual Progress progress() const { return {}; }
 };
 
 // A connection to another process's inlet.

@@ -295,13 +295,46 @@ TEST_F(NodeFaults, SilentLeaseExpiresAndItsLateCommitIsRefused) {
   EXPECT_TRUE(cluster_.node("d0").is_clean());
 }
 
-TEST_F(NodeFaults, LeaseOfAWorkingPrefillDoesNotExpire) {
+TEST_F(NodeFaults, TransferThatStandsStillHandsTheRequestBack) {
   network_.set_hook([](const FakeMessage&) { return FakeFate::Stall; });
   const GenerateRequest request = make_request(1, 90, 6);
   cluster_.start(request, "p0", "d0");
   cluster_.executor().run_until_idle();
-  for (int i = 0; i < 100; ++i) {
+  cluster_.executor().advance(milliseconds(1'900));
+  EXPECT_FALSE(cluster_.answer(request).is_over());
+  cluster_.executor().advance(milliseconds(600));
+  ASSERT_TRUE(cluster_.answer(request).error);
+  EXPECT_EQ(cluster_.answer(request).error->code, ErrorCode::PeerStalled);
+  EXPECT_TRUE(is_retryable(cluster_.answer(request).error->code));
+  EXPECT_NE(cluster_.channel("p0"), nullptr);  // the nodes are there
+  EXPECT_NE(cluster_.channel("d0"), nullptr);
+  EXPECT_EQ(decode().grants().num_open(), 0U);
+  EXPECT_EQ(cluster_.node("p0").prefill().scheduler().num_jobs(), 1U);  // its blocks are on the way
+  network_.set_hook(nullptr);
+  network_.release_stalled();
+  cluster_.settle();
+  EXPECT_EQ(cluster_.node("p0").prefill().scheduler().num_jobs(), 0U);
+  EXPECT_TRUE(cluster_.all_clean()) << cluster_.node("d0").describe_blocks();
+  const GenerateRequest next = make_request(2, 90, 6);
+  cluster_.start(next, "p0", "d0");
+  EXPECT_EQ(cluster_.finish(next).output(), scripted_output(model_, next));
+  cluster_.settle();
+}
+
+// Its link works for others, so that it is slow and does not stand still.
+TEST_F(NodeFaults, LeaseOfAWorkingPrefillDoesNotExpire) {
+  const GenerateRequest request = make_request(1, 90, 6);
+  network_.set_hook([&](const FakeMessage& message) {
+    return message.header.lease == cluster_.grant(request).lease ? FakeFate::Stall
+                                                                 : FakeFate::Deliver;
+  });
+  cluster_.start(request, "p0", "d0");
+  cluster_.executor().run_until_idle();
+  for (std::uint64_t i = 0; i < 100; ++i) {
     cluster_.executor().advance(seconds(1));
+    const GenerateRequest other = make_request(2 + i, 20, 2, 2 + i);
+    cluster_.start(other, "p0", "d0");
+    EXPECT_FALSE(cluster_.finish(other).error);
   }
   EXPECT_EQ(decode().grants().stats().expired, 0U);
   network_.set_hook(nullptr);

@@ -35,6 +35,8 @@ struct FakeEndpoint {
     std::atomic<bool> is_up = true;
     std::function<void(Error)> failed;
     std::vector<std::function<void()>> stalled;  // fail one operation each
+    const std::shared_ptr<std::atomic<std::uint64_t>> moves =
+        std::make_shared<std::atomic<std::uint64_t>>(0);
   };
   struct Send {
     std::shared_ptr<SendEntry> entry;
@@ -445,6 +447,7 @@ class FakeSender : public transfer::LeaseSender {
   void abort(std::function<void()> quiesced) override {
     run([quiesced = std::move(quiesced)](SendEntry& entry) { entry.abort(quiesced); });
   }
+  transfer::Progress progress() const override { return send_.entry->progress(); }
 
  private:
   void run(std::function<void(SendEntry&)> step) {
@@ -513,6 +516,7 @@ class FakeTransport : public transfer::Transport {
         dynamic_cast<FakePeer&>(*peer).link(),
         converts ? std::make_shared<transfer::Staging>(self_->arena, grant) : nullptr};
     send.entry->session.use_digest(digest, self_->arena);
+    send.entry->share_moves(send.link->moves);
     core_->post([core = core_, self = self_, send] {
       self->sends.push_back(send);
       if (!send.link->is_up) {

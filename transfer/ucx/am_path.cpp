@@ -31,7 +31,7 @@ void UcxAmPath::post(const std::shared_ptr<Send>& send, const Piece& piece) {
     params.flags = UCP_AM_SEND_FLAG_EAGER;
   }
   UcxOps::set_callback(params, op);
-  params.memory_type = UCS_MEMORY_TYPE_HOST;
+  params.memory_type = send->staging != nullptr ? UCS_MEMORY_TYPE_HOST : context_.memory_type;
   const void* buffer = nullptr;
   std::size_t count = 0;
   if (send->staging != nullptr) {

@@ -103,15 +103,43 @@ UcxContext::~UcxContext() {
   }
 }
 
+ucs_memory_type_t memory_type(MemoryKind kind) {
+  return kind == MemoryKind::Device ? UCS_MEMORY_TYPE_CUDA : UCS_MEMORY_TYPE_HOST;
+}
+
+// The one place that keeps arenas of other memory away from what the processor does itself:
+// digests, the copy of a message that came eagerly, the gathering of another layout, the mapped
+// arena of shared memory.
+Status UcxContext::check(MemoryKind kind) const {
+  if (kind == MemoryKind::Host) {
+    return {};
+  }
+  ucp_context_attr_t known{};
+  known.field_mask = UCP_ATTR_FIELD_MEMORY_TYPES;
+  const ucs_status_t status = ucp_context_query(context_, &known);
+  if (status != UCS_OK || (known.memory_types & UCS_BIT(memory_type(kind))) == 0) {
+    return fail(
+        ErrorCode::Unavailable,
+        fmt::format("device memory needs a UCX with a component for {} memory, which UCX {} "
+                    "here has not: install one, or keep the arena in host memory",
+                    ucs_memory_type_names[memory_type(kind)],
+                    ucx_version_string()));
+  }
+  return fail(ErrorCode::Unavailable,
+              "device memory needs digests, eager receives and conversion on the device, which "
+              "this transport does with the processor: keep the arena in host memory");
+}
+
 Result<std::unique_ptr<UcxMemory>> UcxMemory::create(const UcxContext& context,
                                                      std::byte* base,
-                                                     std::size_t bytes) {
+                                                     std::size_t bytes,
+                                                     MemoryKind kind) {
   ucp_mem_map_params_t params{};
   params.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH |
                       UCP_MEM_MAP_PARAM_FIELD_MEMORY_TYPE;
   params.address = base;
   params.length = bytes;
-  params.memory_type = UCS_MEMORY_TYPE_HOST;
+  params.memory_type = memory_type(kind);
   ucp_mem_h memory = nullptr;
   const ucs_status_t status = ucp_mem_map(context.get(), &params, &memory);
   if (status != UCS_OK) {
@@ -119,7 +147,7 @@ Result<std::unique_ptr<UcxMemory>> UcxMemory::create(const UcxContext& context,
         ErrorCode::OutOfMemory,
         ucx_error(fmt::format("registering {} bytes of KV memory with UCX", bytes), status));
   }
-  return std::unique_ptr<UcxMemory>(new UcxMemory(context.get(), memory));
+  return std::unique_ptr<UcxMemory>(new UcxMemory(context.get(), memory, params.memory_type));
 }
 
 Result<std::vector<std::byte>> UcxMemory::pack_key() const {

@@ -33,6 +33,9 @@ class UcxContext {
   ucp_context_h get() const { return context_; }
   bool allows_rdma_put() const { return paths_.rdma; }
   bool allows_shm_put() const { return paths_.shm; }
+  // Unavailable: an arena of this kind cannot be sent or received. Asked before the arena is
+  // registered: a UCX that lacks the component registers device memory as if it were the host's.
+  Status check(MemoryKind kind) const;
   // A worker of it could not be destroyed (UcxWorker::abandon): it stays until the process ends.
   void keep() { is_kept_ = true; }
 
@@ -43,25 +46,32 @@ class UcxContext {
   std::atomic<bool> is_kept_ = false;
 };
 
-// Host memory known to a context, so that operations need no look-up.
+ucs_memory_type_t memory_type(MemoryKind kind);
+
+// Memory known to a context, so that operations need no look-up.
 class UcxMemory {
  public:
   // `context` and the memory outlive this.
   static Result<std::unique_ptr<UcxMemory>> create(const UcxContext& context,
                                                    std::byte* base,
-                                                   std::size_t bytes);
+                                                   std::size_t bytes,
+                                                   MemoryKind kind);
   ~UcxMemory();
   UcxMemory(const UcxMemory&) = delete;
   UcxMemory& operator=(const UcxMemory&) = delete;
 
   ucp_mem_h get() const { return memory_; }
+  // What operations on it say that it is.
+  ucs_memory_type_t type() const { return type_; }
   // What another process needs to write here one-sidedly.
   Result<std::vector<std::byte>> pack_key() const;
 
  private:
-  UcxMemory(ucp_context_h context, ucp_mem_h memory) : context_(context), memory_(memory) {}
+  UcxMemory(ucp_context_h context, ucp_mem_h memory, ucs_memory_type_t type)
+      : context_(context), memory_(memory), type_(type) {}
   ucp_context_h context_;
   ucp_mem_h memory_;
+  const ucs_memory_type_t type_;
 };
 
 }  // namespace baton::transfer

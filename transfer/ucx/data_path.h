@@ -36,6 +36,7 @@ struct PathContext {
   };
   KvArenaView arena;
   ucp_mem_h memory = nullptr;  // the arena's
+  ucs_memory_type_t memory_type = UCS_MEMORY_TYPE_HOST;
   UcxOps ops;
   Counters counters;
   bool is_dirty = false;  // something about a send has changed: the next turn looks at it

@@ -42,6 +42,8 @@ struct PutBatch;
 struct Link {
   std::atomic<bool> is_up = true;
   std::atomic<Lane> lane = Lane::Unknown;
+  const std::shared_ptr<std::atomic<std::uint64_t>> moves =  // Progress
+      std::make_shared<std::atomic<std::uint64_t>>(0);
 
   // The reactor's:
   std::function<void(Error)> failed;  // the user's

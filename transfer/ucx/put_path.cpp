@@ -133,7 +133,7 @@ void UcxRdmaPutPath::post(const std::shared_ptr<Send>& send, const Piece& piece)
     ++batch->waits;
     ucp_request_param_t params{};
     params.op_attr_mask = UCP_OP_ATTR_FIELD_MEMORY_TYPE | UCP_OP_ATTR_FIELD_MEMH;
-    params.memory_type = UCS_MEMORY_TYPE_HOST;
+    params.memory_type = context_.memory_type;
     params.memh = context_.memory;
     UcxOps::set_callback(params, op);
     context_.ops.posted(op,

@@ -26,7 +26,7 @@ struct UcxReceiver::Op {
 };
 
 UcxReceiver::UcxReceiver(const KvArenaView& arena,
-                         ucp_mem_h memory,
+                         const UcxMemory& memory,
                          Reactor& reactor,
                          PutOffer offer)
     : arena_(arena),
@@ -312,12 +312,12 @@ void UcxReceiver::receive(InletState& inlet,
                         UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
   params.cb.recv_am = &UcxReceiver::on_received;
   params.user_data = op.get();
-  params.memory_type = UCS_MEMORY_TYPE_HOST;
+  params.memory_type = memory_.type();
   void* buffer = nullptr;
   std::size_t count = 0;
   if (header.num_runs == 1) {
     params.op_attr_mask |= UCP_OP_ATTR_FIELD_MEMH;
-    params.memh = memory_;
+    params.memh = memory_.get();
     params.datatype = ucp_dt_make_contig(1);
     buffer = arena_.block(header.layer, header.run[0].first);
     count = length;

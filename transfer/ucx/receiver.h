@@ -59,7 +59,7 @@ class UcxReceiver {
   };
 
   // `memory` is the arena's; all outlive every receive. `offer` is what writers may do.
-  UcxReceiver(const KvArenaView& arena, ucp_mem_h memory, Reactor& reactor, PutOffer offer);
+  UcxReceiver(const KvArenaView& arena, const UcxMemory& memory, Reactor& reactor, PutOffer offer);
   ~UcxReceiver();
   UcxReceiver(const UcxReceiver&) = delete;
   UcxReceiver& operator=(const UcxReceiver&) = delete;
@@ -126,7 +126,7 @@ class UcxReceiver {
   void end(InletState& inlet);
 
   const KvArenaView arena_;
-  const ucp_mem_h memory_;
+  const UcxMemory& memory_;
   Reactor& reactor_;
   const PutOffer offer_;
   UcxClaims claims_;

@@ -7,7 +7,7 @@ namespace baton::transfer {
 
 UcxSender::UcxSender(const KvArenaView& arena,
                      UcxContext& context,
-                     ucp_mem_h memory,
+                     const UcxMemory& memory,
                      Reactor& reactor)
     : ucx_(context),
       links_(context,
@@ -15,7 +15,8 @@ UcxSender::UcxSender(const KvArenaView& arena,
              {.lost = [this](Link& link, const Error& error) { on_lost(link, error); },
               .abandoned = [this](Link& link) { paths_.ops.abandon(link); }}) {
   paths_.arena = arena;
-  paths_.memory = memory;
+  paths_.memory = memory.get();
+  paths_.memory_type = memory.type();
 }
 
 UcxSender::~UcxSender() = default;

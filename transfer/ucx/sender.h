@@ -21,7 +21,10 @@ namespace baton::transfer {
 class UcxSender {
  public:
   // `memory` is the arena's; all outlive every operation.
-  UcxSender(const KvArenaView& arena, UcxContext& context, ucp_mem_h memory, Reactor& reactor);
+  UcxSender(const KvArenaView& arena,
+            UcxContext& context,
+            const UcxMemory& memory,
+            Reactor& reactor);
   ~UcxSender();
   UcxSender(const UcxSender&) = delete;
   UcxSender& operator=(const UcxSender&) = delete;

@@ -53,14 +53,15 @@ class Core {
 
 Status Core::start() {
   BATON_ASSIGN(context, UcxContext::create(options));
+  BATON_TRY(context->check(options.memory));
   if (context->allows_shm_put()) {
     BATON_ASSIGN(shared, SharedArena::share(arena));  // before its pages are registered
   }
-  BATON_ASSIGN(memory, UcxMemory::create(*context, arena.base, arena.bytes()));
+  BATON_ASSIGN(memory, UcxMemory::create(*context, arena.base, arena.bytes(), options.memory));
   BATON_ASSIGN(reactor, Reactor::create());
   BATON_ASSIGN(PutOffer offer, make_offer());
-  receiver = std::make_unique<UcxReceiver>(arena, memory->get(), *reactor, std::move(offer));
-  sender = std::make_unique<UcxSender>(arena, *context, memory->get(), *reactor);
+  receiver = std::make_unique<UcxReceiver>(arena, *memory, *reactor, std::move(offer));
+  sender = std::make_unique<UcxSender>(arena, *context, *memory, *reactor);
   reactor->start({
       .progress = [this] { return receiver->progress() + sender->progress(); },
       .arm = [this] { return receiver->arm() && sender->arm(); },
@@ -240,6 +241,7 @@ class UcxLeaseSender : public LeaseSender {
       entry.abort(std::move(quiesced));
     });
   }
+  Progress progress() const override { return send_->entry.progress(); }
 
  private:
   template <class Step>
@@ -300,6 +302,7 @@ class UcxTransport : public Transport {
         grant, core_->arena.layout.layers, limits, core_->options.window_bytes);
     send->entry.session.use_digest(digest, core_->arena);
     send->link = own->link();
+    send->entry.share_moves(send->link->moves);
     if (converts) {
       send->staging = std::make_unique<Staging>(core_->arena, grant);
     }

@@ -168,6 +168,24 @@ TEST(UcxTransport, RdmaWithoutADeviceSaysWhatThereIs) {
   }
 }
 
+TEST(UcxTransport, ArenasLieInHostMemory) {
+  testing::TestArena arena(testing::small_layout(), 4);
+  auto options = options_of("tcp");
+  const auto context = std::move(UcxContext::create(options)).value();
+  const auto memory =
+      std::move(
+          UcxMemory::create(*context, arena.view().base, arena.view().bytes(), options.memory))
+          .value();
+  EXPECT_EQ(memory->type(), UCS_MEMORY_TYPE_HOST);
+  EXPECT_TRUE(Transport::create(options, arena.view()).has_value());
+  options.memory = MemoryKind::Device;
+  const auto refused = Transport::create(options, arena.view());
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_EQ(refused.error().code, ErrorCode::Unavailable);
+  EXPECT_NE(refused.error().message.find("device memory needs"), std::string::npos)
+      << refused.error().message;
+}
+
 TEST(UcxTransport, ImpossibleOptionsAreRefused) {
   testing::TestArena arena(testing::small_layout(), 4);
   auto window = options_of("tcp");
