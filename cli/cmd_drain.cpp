@@ -160,7 +160,10 @@ void add_drain(CLI::App& app, Action& chosen) {
   CLI::App* command =
       app.add_subcommand("drain", "Empty a node: its requests end or go on at other nodes");
   command->add_option("node", arguments->node, "The node, as `baton status` names it")->required();
-  command->add_option("--limit", arguments->limit, "Time for requests to end here; 0: none")
+  command
+      ->add_option("--limit",
+                   arguments->limit,
+                   "Time for requests to end here, with ms, s or m behind it; 0: none")
       ->capture_default_str();
   command->add_option("--base-url", arguments->base_url, "A gateway's API")
       ->envname("BATON_BASE_URL")

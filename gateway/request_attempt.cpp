@@ -160,8 +160,10 @@ void RequestTracker::on_prefill_answer(RequestId id,
     return;
   }
   if (answer.error().code == ErrorCode::Busy) {
-    node->busy = true;
-    return wait_again(*tracked, "prefill node busy");
+    --tracked->figures.attempts;  // it has not begun
+    wait_again(*tracked, "prefill node busy");
+    node->busy = true;  // until its next heartbeat or a credit comes back
+    return;
   }
   node_reports(*tracked, *node, answer.error(), true);
 }

@@ -228,6 +228,12 @@ class Loader final : public ConfigVisitor {
                           config.prefill.step_tokens,
                           config.prefill.chunk_tokens));
     }
+    if (config.transfer.path == "put" && config.transfer.transport == "tcp") {
+      problem(
+          place_of_key("transfer.path"),
+          "transfer.path: put cannot go over transfer.transport: tcp, where nothing would check "
+          "what is written; use am or auto, or another transport");
+    }
     check_listeners(config);
     if (config.prefill.pool.empty() && !config.decode.pool.empty() &&
         config.decode.local_prefill_max_tokens == 0) {

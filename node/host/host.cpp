@@ -14,6 +14,7 @@
 #include <optional>
 #include <utility>
 
+#include "common/base/host_port.h"
 #include "common/exec/asio_executor.h"
 #include "common/obs/admin_server.h"
 #include "common/rpc/tcp_network.h"
@@ -137,8 +138,30 @@ AdminHandlers admin_handlers(ControlThread& control, Role& role, const Metrics& 
   return handlers;
 }
 
+bool is_loopback(const std::string& address) {
+  const auto parsed = HostPort::parse(address);
+  return parsed &&
+         (parsed->host.starts_with("127.") || parsed->host == "::1" || parsed->host == "localhost");
+}
+
+// Every address that the file names is this host's own.
+bool stays_on_this_host(const ClusterConfig& config) {
+  const auto is_here = [](const NodeEntry& node) {
+    return is_loopback(node.control_listen) &&
+           (node.advertise.empty() || is_loopback(node.advertise));
+  };
+  return std::ranges::all_of(config.cluster.gateways, is_loopback) &&
+         std::ranges::all_of(config.prefill.pool, is_here) &&
+         std::ranges::all_of(config.decode.pool, is_here);
+}
+
 Status serve(const Arguments& arguments, const RoleInfo& info) {
-  BATON_ASSIGN(const ClusterConfig config, load_config(arguments.config, arguments.overrides));
+  BATON_ASSIGN(ClusterConfig loaded, load_config(arguments.config, arguments.overrides));
+  if (loaded.transfer.network.empty() && loaded.transfer.transport != "rdma" &&
+      stays_on_this_host(loaded)) {
+    loaded.transfer.network = "lo";  // UCX would listen on every interface
+  }
+  const ClusterConfig config = std::move(loaded);
   BATON_ASSIGN(const NodeEntry entry, find_entry(*info.pool(config), info, arguments.name));
   BATON_ASSIGN(const Logger log, Logger::create({config.log.level, config.log.format, entry.name}));
   BATON_ASSIGN(const std::unique_ptr<ModelHost> model,

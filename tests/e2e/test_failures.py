@@ -1,5 +1,7 @@
 """Processes that die, refuse, or are given bad input: clear errors, and nothing else is lost."""
 import json
+import os
+import pathlib
 import socket
 import subprocess
 import threading
@@ -176,3 +178,21 @@ def test_unknown_key_in_configuration(tmp_path, cluster):
                           timeout=30)
     assert done.returncode == 2, done
     assert "max_batch" in done.stdout + done.stderr
+
+
+def listeners_of(pid):
+    """Local addresses, as in /proc, of the process's listening TCP sockets."""
+    inodes = {os.readlink(fd).removeprefix("socket:[").removesuffix("]")
+              for fd in pathlib.Path(f"/proc/{pid}/fd").iterdir()
+              if os.readlink(fd).startswith("socket:")}
+    rows = [line.split() for line in pathlib.Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    return {row[1] for row in rows if row[3] == "0A" and row[9] in inodes}
+
+
+def test_cluster_of_one_host_listens_on_loopback_alone(tmp_path):
+    with Cluster(tmp_path, config={"transfer": {"transport": "tcp"}}) as cluster:
+        before = listeners_of(cluster["decode-0"].popen.pid)
+        assert cluster.complete("Hello there", 4)["baton"]["kv_transport"] == "tcp"
+        after = listeners_of(cluster["decode-0"].popen.pid)
+        assert after > before, "the data plane listens"
+        assert all(address.startswith("0100007F:") for address in after), after

@@ -127,6 +127,9 @@ TEST(Config, RefusesWithPlaceAndReason) {
        "c.yaml:4: kv.prefix_cache: expected true or false, got 'yes'"},
       {"transfer:\n  transport: roce\n",
        "c.yaml:4: transfer.transport: must be one of auto, tcp, shm, rdma; got 'roce'"},
+      {"transfer:\n  transport: tcp\n  path: put\n",
+       "c.yaml:5: transfer.path: put cannot go over transfer.transport: tcp, where nothing would "
+       "check what is written; use am or auto, or another transport"},
       {"transfer:\n  ucx: {TLS: tcp}\n", "c.yaml:4: transfer.ucx: key 'TLS' must begin with UCX_"},
       {"gateway:\n  listen: nowhere\n",
        "c.yaml:4: gateway.listen: 'nowhere' is no address of the form host:port: the port is "
