@@ -1,12 +1,9 @@
 // Two real processes: bytes cross, and one of them dies by SIGKILL or is stopped at any moment
 // without hurting the other. Where the writer puts, its blocks stay where they are until it says
 // that it is quiet or is proven to be.
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
-#include <poll.h>
 #include <signal.h>
-#include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -19,109 +16,17 @@
 
 #include "tests/unit/transfer/arena.h"
 #include "tests/unit/transfer/paths.h"
+#include "tests/unit/transfer/peer_process.h"
 #include "transfer/transport.h"
 
 namespace baton::testing {
 namespace {
 
-constexpr int kHangMs = 120'000;
-
-// A transfer_peer with its pipes.
-class PeerProcess {
+// A transfer_peer; `name` as paths.h says.
+class TransferPeer : public PeerProcess {
  public:
-  // `name` as paths.h says.
-  explicit PeerProcess(const std::string& name) {
-    std::array<int, 2> in{};
-    std::array<int, 2> out{};
-    EXPECT_EQ(::pipe2(in.data(), O_CLOEXEC), 0);
-    EXPECT_EQ(::pipe2(out.data(), O_CLOEXEC), 0);
-    posix_spawn_file_actions_t actions;
-    ::posix_spawn_file_actions_init(&actions);
-    ::posix_spawn_file_actions_adddup2(&actions, in[0], STDIN_FILENO);
-    ::posix_spawn_file_actions_adddup2(&actions, out[1], STDOUT_FILENO);
-    std::string program = PEER_PROGRAM;
-    std::string transport = transport_of(name);
-    std::string path = path_of(name);
-    std::array<char*, 4> argv{program.data(), transport.data(), path.data(), nullptr};
-    EXPECT_EQ(::posix_spawn(&pid_, program.c_str(), &actions, nullptr, argv.data(), environ), 0);
-    ::posix_spawn_file_actions_destroy(&actions);
-    ::close(in[0]);
-    ::close(out[1]);
-    to_ = in[1];
-    from_ = out[0];
-    const auto line = read();
-    EXPECT_TRUE(line && line->starts_with("address "));
-    address_ = line.value_or("address ").substr(8);
-  }
-  ~PeerProcess() {
-    kill();
-    ::close(to_);
-    ::close(from_);
-  }
-  PeerProcess(const PeerProcess&) = delete;
-  PeerProcess& operator=(const PeerProcess&) = delete;
-
-  const std::string& address() const { return address_; }
-  void renew_inlet() {
-    say("inlet");
-    const auto line = read_until("address ");
-    ASSERT_TRUE(line);
-    address_ = line->substr(8);
-  }
-  void say(const std::string& line) {
-    const std::string text = line + "\n";
-    EXPECT_EQ(::write(to_, text.data(), text.size()), static_cast<ssize_t>(text.size()));
-  }
-  // The next line, or nothing after a hang or the process's end.
-  std::optional<std::string> read() {
-    while (buffer_.find('\n') == std::string::npos) {
-      pollfd waiting{from_, POLLIN, 0};
-      std::array<char, 4096> bytes;
-      if (::poll(&waiting, 1, kHangMs) <= 0) {
-        return std::nullopt;
-      }
-      const ssize_t got = ::read(from_, bytes.data(), bytes.size());
-      if (got <= 0) {
-        return std::nullopt;
-      }
-      buffer_.append(bytes.data(), static_cast<std::size_t>(got));
-    }
-    const auto end = buffer_.find('\n');
-    std::string line = buffer_.substr(0, end);
-    buffer_.erase(0, end + 1);
-    return line;
-  }
-  // Skips lines until one starts with `word`.
-  std::optional<std::string> read_until(const std::string& word) {
-    for (auto line = read(); line; line = read()) {
-      if (line->starts_with(word)) {
-        return line;
-      }
-    }
-    return std::nullopt;
-  }
-  // Returns when every thread of it stands.
-  void stop() {
-    ::kill(pid_, SIGSTOP);
-    int status = 0;
-    EXPECT_EQ(::waitpid(pid_, &status, WUNTRACED), pid_);
-    EXPECT_TRUE(WIFSTOPPED(status));
-  }
-  void go_on() { ::kill(pid_, SIGCONT); }
-  void kill() {
-    if (pid_ > 0) {
-      ::kill(pid_, SIGKILL);
-      ::waitpid(pid_, nullptr, 0);
-      pid_ = 0;
-    }
-  }
-
- private:
-  pid_t pid_ = 0;
-  int to_ = -1;
-  int from_ = -1;
-  std::string address_;
-  std::string buffer_;
+  explicit TransferPeer(const std::string& name)
+      : PeerProcess({transport_of(name), path_of(name)}) {}
 };
 
 std::string hex_of(const transfer::Inlet& inlet) {
@@ -139,8 +44,8 @@ class Processes : public ::testing::TestWithParam<std::string> {
 };
 
 TEST_P(Processes, BytesCross) {
-  PeerProcess decode(GetParam());
-  PeerProcess prefill(GetParam());
+  TransferPeer decode(GetParam());
+  TransferPeer prefill(GetParam());
   decode.say("open " + lease(0));
   ASSERT_EQ(decode.read(), "opened");
   prefill.say("connect " + decode.address());
@@ -153,9 +58,9 @@ TEST_P(Processes, BytesCross) {
 }
 
 TEST_P(Processes, AReceiverKilledFailsTheSenderWhoThenServesANewOne) {
-  PeerProcess prefill(GetParam());
+  TransferPeer prefill(GetParam());
   for (int round = 0; round < 3; ++round) {
-    PeerProcess decode(GetParam());
+    TransferPeer decode(GetParam());
     decode.say("open " + lease(round));
     ASSERT_EQ(decode.read(), "opened");
     prefill.say("connect " + decode.address());
@@ -181,8 +86,8 @@ TEST_P(Processes, AReceiverKilledFailsTheSenderWhoThenServesANewOne) {
 }
 
 TEST_P(Processes, AStoppedReceiversSendIsGivenUpAndANewOneServes) {
-  PeerProcess prefill(GetParam());
-  PeerProcess stopped(GetParam());
+  TransferPeer prefill(GetParam());
+  TransferPeer stopped(GetParam());
   stopped.say("open " + lease(0));
   ASSERT_EQ(stopped.read(), "opened");
   prefill.say("connect " + stopped.address());
@@ -191,7 +96,7 @@ TEST_P(Processes, AStoppedReceiversSendIsGivenUpAndANewOneServes) {
   prefill.say("send " + lease(0));
   prefill.say("disconnect");
   EXPECT_TRUE(prefill.read_until("quiesced"));
-  PeerProcess decode(GetParam());
+  TransferPeer decode(GetParam());
   decode.say("open " + lease(1));
   ASSERT_EQ(decode.read(), "opened");
   prefill.say("connect " + decode.address());
@@ -201,9 +106,9 @@ TEST_P(Processes, AStoppedReceiversSendIsGivenUpAndANewOneServes) {
 }
 
 TEST_P(Processes, ASenderKilledLeavesTheReceiverAble) {
-  PeerProcess decode(GetParam());
+  TransferPeer decode(GetParam());
   for (int round = 0; round < 3; ++round) {
-    PeerProcess prefill(GetParam());
+    TransferPeer prefill(GetParam());
     decode.renew_inlet();
     decode.say("open " + lease(round));
     ASSERT_TRUE(decode.read_until("opened"));
@@ -235,7 +140,7 @@ TEST_P(Processes, ARevokedLeaseIsFencedAfterItsWriterWasKilled) {
         LeaseId{0xabcdU + static_cast<unsigned>(round), 0x1234U + static_cast<unsigned>(round)},
         Epoch{1},
         {{BlockId{0}, 64}});
-    PeerProcess prefill(GetParam());
+    TransferPeer prefill(GetParam());
     prefill.say("connect " + address);
     ASSERT_TRUE(prefill.read_until("connected"));
     prefill.say("send " + lease(round));
@@ -303,7 +208,7 @@ class Putting : public Processes {
   // After the fence the blocks belong to somebody else.
   void expect_untouched_from_now() {
     arena_.fill_byte(std::byte{0x77});
-    PeerProcess another(GetParam());
+    TransferPeer another(GetParam());
     auto inlet = std::move(transport_->open_inlet()).value();
     auto next = transport_->open_lease(LeaseId{0xabce, 0x1235}, Epoch{1}, {{BlockId{0}, 1}});
     another.say("connect " + hex_of(*inlet));
@@ -319,7 +224,7 @@ class Putting : public Processes {
   // Longer than any limit of a transport's own.
   static constexpr std::chrono::milliseconds kLong{2'000};
   TestArena arena_;
-  PeerProcess writer_;
+  TransferPeer writer_;
   std::unique_ptr<transfer::Transport> transport_;
   std::unique_ptr<transfer::Inlet> inlet_;
   std::unique_ptr<transfer::LeaseReceiver> lease_;

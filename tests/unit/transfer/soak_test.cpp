@@ -87,7 +87,7 @@ class Soak : public ::testing::TestWithParam<std::string> {
   std::unique_ptr<transfer::Transport> transport_ =
       std::move(transfer::Transport::create({.transport = GetParam()}, arena_.view())).value();
   std::unique_ptr<transfer::Inlet> inlet_ = std::move(transport_->open_inlet()).value();
-  PeerProcess prefill_{GetParam()};
+  PeerProcess prefill_{std::vector{GetParam()}};
 };
 
 TEST_P(Soak, TinyTransfersLeaveNothingBehind) {

@@ -14,39 +14,20 @@
 
 #include <cstdio>
 #include <iostream>
-#include <mutex>
 #include <sstream>
 #include <thread>
 
 #include "tests/unit/transfer/arena.h"
+#include "tests/unit/transfer/peer_lines.h"
 #include "transfer/transport.h"
 
 namespace {
 
 using namespace baton;
+using testing::from_hex;
+using testing::to_hex;
 
-std::mutex output_mutex;  // lines come from the data thread too
-
-void say(const std::string& line) {
-  const std::lock_guard lock(output_mutex);
-  std::cout << line << std::endl;
-}
-
-std::string to_hex(std::span<const std::byte> bytes) {
-  std::string out;
-  for (const std::byte b : bytes) {
-    out += fmt::format("{:02x}", std::to_integer<unsigned>(b));
-  }
-  return out;
-}
-
-std::vector<std::byte> from_hex(const std::string& text) {
-  std::vector<std::byte> out;
-  for (std::size_t i = 0; i + 1 < text.size(); i += 2) {
-    out.push_back(static_cast<std::byte>(std::stoul(text.substr(i, 2), nullptr, 16)));
-  }
-  return out;
-}
+testing::LineWriter say;
 
 }  // namespace
 
