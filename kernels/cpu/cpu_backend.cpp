@@ -1,6 +1,8 @@
 // The fast backend: packs weights, spreads each operation over the pool's threads, and leaves the
 // arithmetic to the kernel table of the best instruction set. Work is split only along outputs
 // (features, rows, heads, chunks of positions), so the split never changes a bit.
+#include "kernels/cpu/cpu_backend.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -406,17 +408,23 @@ Result<const KernelTable*> choose(CpuIsa isa) {
 }
 
 }  // namespace
-}  // namespace cpu
 
-Result<std::unique_ptr<Backend>> make_cpu_backend(const CpuOptions& options) {
-  BATON_ASSIGN(const cpu::KernelTable* kernels, cpu::choose(options.isa));
-  const unsigned threads = options.threads == 0 ? cpu::ThreadPool::usable_cores() : options.threads;
+Result<std::unique_ptr<Backend>> make_backend(const KernelTable& kernels,
+                                              const CpuOptions& options) {
+  const unsigned threads = options.threads == 0 ? ThreadPool::usable_cores() : options.threads;
   try {
-    return std::make_unique<cpu::CpuBackend>(*kernels, threads, options.pin_threads);
+    return std::make_unique<CpuBackend>(kernels, threads, options.pin_threads);
   } catch (const std::system_error& error) {
     return fail(ErrorCode::Unavailable,
                 fmt::format("cannot start {} kernel threads: {}", threads, error.what()));
   }
+}
+
+}  // namespace cpu
+
+Result<std::unique_ptr<Backend>> make_cpu_backend(const CpuOptions& options) {
+  BATON_ASSIGN(const cpu::KernelTable* kernels, cpu::choose(options.isa));
+  return cpu::make_backend(*kernels, options);
 }
 
 }  // namespace baton::kernels

@@ -8,7 +8,9 @@
 #include <cstring>
 
 #include "common/base/check.h"
+#include "kernels/cpu/cpu_backend.h"
 #include "kernels/half.h"
+#include "tests/support/emulated_kernels.h"
 
 namespace baton::kernels::testing {
 namespace {
@@ -71,20 +73,28 @@ void put_scale(std::byte* p, std::mt19937& rng, float size) {
 
 std::vector<NamedBackend> cpu_backends() {
   std::vector<NamedBackend> backends;
-  for (const CpuIsa isa : {CpuIsa::Scalar, CpuIsa::Avx2, CpuIsa::Avx512}) {
-    for (const unsigned threads : {1U, 2U}) {
-      CpuOptions options;
-      options.threads = threads;
+  const auto add = [&](Result<std::unique_ptr<Backend>> backend) {
+    if (backend) {
+      std::string name = (*backend)->description();
+      backends.push_back({std::move(name), std::move(*backend)});
+    }
+  };
+  for (const unsigned threads : {1U, 2U}) {
+    CpuOptions options;
+    options.threads = threads;
+    for (const CpuIsa isa : {CpuIsa::Scalar, CpuIsa::Avx2, CpuIsa::Avx512}) {
       options.isa = isa;
-      auto backend = make_cpu_backend(options);
-      if (backend) {
-        std::string name = (*backend)->description();
-        backends.push_back({std::move(name), std::move(*backend)});
-      } else {
-        BATON_CHECK(isa != CpuIsa::Scalar, "the scalar kernels run everywhere");
-      }
+      add(make_cpu_backend(options));
     }
   }
+  // Slow, so with one number of threads.
+  if (const cpu::KernelTable* emulated = emulated_avx512_kernels(); emulated != nullptr) {
+    CpuOptions options;
+    options.threads = 2;
+    add(cpu::make_backend(*emulated, options));
+  }
+  BATON_CHECK(!backends.empty() && backends.front().name.find("scalar") != std::string::npos,
+              "the scalar kernels run everywhere");
   return backends;
 }
 

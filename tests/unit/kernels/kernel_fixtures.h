@@ -31,7 +31,7 @@ struct NamedBackend {
   std::string name;
   std::unique_ptr<Backend> backend;
 };
-// The fast backend on each instruction set this machine has, with 1 and 2 threads.
+// The fast backend on each instruction set this machine has or emulates, with 1 and 2 threads.
 std::vector<NamedBackend> cpu_backends();
 // Those and the reference.
 std::vector<NamedBackend> all_backends();
