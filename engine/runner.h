@@ -22,7 +22,7 @@
 namespace baton::engine {
 
 struct ModelInfo {
-  std::string architecture;  // llama, gemma3
+  std::string architecture;  // as the file names it: llama, gemma3, …
   std::uint32_t context_length = 0;
   std::uint32_t vocab_size = 0;
   KvLayout layout;

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "engine/model/gguf.h"
+#include "engine/model/gguf_spec.h"
 
 namespace baton::engine {
 namespace {
@@ -133,6 +134,7 @@ class GgufModelFile final : public ModelFile {
   bool has_tensor(std::string_view name) const override { return gguf_.tensors.contains(name); }
   std::uint64_t weights_hash() const override { return hash_; }
 
+  Result<DecoderSpec> decoder_spec() const override { return read_gguf_spec(*this); }
   Result<TokenizerSpec> tokenizer_spec() const override;
 
  private:

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "common/base/error.h"
+#include "engine/model/decoder_spec.h"
 #include "engine/tokenizer/tokenizer.h"
 #include "kernels/ops.h"
 
@@ -34,6 +35,8 @@ class ModelFile {
   virtual Result<kernels::WeightView> tensor(std::string_view name) const = 0;
   virtual bool has_tensor(std::string_view name) const = 0;
   virtual std::uint64_t weights_hash() const = 0;
+  // What the model computes, bounded; an unknown architecture is refused by name.
+  virtual Result<DecoderSpec> decoder_spec() const = 0;
   virtual Result<TokenizerSpec> tokenizer_spec() const = 0;
 };
 

@@ -1,0 +1,78 @@
+// The forward pass of every family: pre-norm blocks of grouped-query attention with rotary
+// embedding and a gated feed-forward, and the head. What a model has of the rest is in its
+// DecoderSpec.
+//
+// Owner: one model runner. Thread: the engine thread. Failure: construction throws bad_alloc; the
+// rest ends the process on an impossible plan.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "engine/model/decoder_spec.h"
+#include "engine/model/decoder_weights.h"
+#include "engine/model/parts.h"
+#include "engine/runner.h"
+#include "kernels/ops.h"
+
+namespace baton::engine {
+
+class Decoder {
+ public:
+  // `max_rows`: of a step. `max_head_rows`: of one call of `head`.
+  Decoder(kernels::Backend& backend,
+          DecoderSpec spec,
+          const RankShare& share,
+          DecoderWeights weights,
+          std::size_t max_rows,
+          std::size_t max_head_rows);
+
+  const DecoderSpec& spec() const { return spec_; }
+  const DecoderWeights& weights() const { return weights_; }
+
+  // From token ids to the hidden states of the wanted rows before the final norm: [wanted][dim],
+  // valid until the next call.
+  const float* run(const StepRows& rows, const KvArenaView& arena, const LayerDone& layer_done);
+
+  // Final norm and logits. hidden: [count][dim]; out: [count][vocab].
+  void head(const float* hidden, std::size_t count, float* out);
+
+ private:
+  // Rows of a step and where the next operation reads and writes them.
+  struct Step {
+    const StepRows& rows;
+    const KvArenaView& arena;
+    const LayerDone& layer_done;
+    std::size_t m;  // rows still computed
+    std::span<const kernels::AttentionSlice> slices;
+  };
+
+  bool attention_block(std::uint32_t layer, Step& step);
+  void feed_forward_block(std::uint32_t layer, const Step& step);
+  void norm_and_turn(float* heads,
+                     std::size_t count,
+                     const std::vector<float>& norm,
+                     const LayerSpec& layer,
+                     const Step& step);
+  void project(const kernels::PackedMatrix& weight,
+               const float* input,
+               std::size_t m,
+               const std::vector<float>& post_norm);
+
+  std::size_t q_dim() const { return std::size_t{share_.heads.count} * spec_.head_dim; }
+  std::size_t kv_dim() const { return std::size_t{share_.kv_heads.count} * spec_.head_dim; }
+
+  kernels::Backend& backend_;
+  const DecoderSpec spec_;
+  const RankShare share_;
+  const DecoderWeights weights_;
+  std::vector<RopeAngles> ropes_;
+  std::vector<kernels::RopeTable> angles_;  // of this step, one a rope
+  // Activations, [max_rows][…].
+  FloatBuffer x_;  // the residual stream
+  FloatBuffer h_;  // a block's input, then its output
+  FloatBuffer q_, k_, v_, attended_, gate_, up_;
+  FloatBuffer normed_;  // [max_head_rows][dim]
+};
+
+}  // namespace baton::engine
