@@ -235,8 +235,8 @@ int main(int argc, char** argv) {
   std::vector<std::size_t> rows = {1, 4, 8, 16, 64, 512};
   double budget = 0.1;
   app.add_option("--threads", threads, "threads of the backend");
-  app.add_option("--isa", isa, "auto, scalar, avx2 or avx512")
-      ->check(CLI::IsMember({"auto", "scalar", "avx2", "avx512"}));
+  app.add_option("--isa", isa, "auto, scalar, avx2, avx512 or amx")
+      ->check(CLI::IsMember({"auto", "scalar", "avx2", "avx512", "amx"}));
   app.add_option("--only", only, "matmul, attention, small or a weight type such as Q4_1");
   app.add_option("--rows", rows, "rows of activations");
   app.add_option("--seconds", budget, "time for each line");
@@ -248,6 +248,7 @@ int main(int argc, char** argv) {
   options.isa = isa == "scalar"   ? kernels::CpuIsa::Scalar
                 : isa == "avx2"   ? kernels::CpuIsa::Avx2
                 : isa == "avx512" ? kernels::CpuIsa::Avx512
+                : isa == "amx"    ? kernels::CpuIsa::Amx
                                   : kernels::CpuIsa::Auto;
   const auto backend = kernels::make_cpu_backend(options);
   if (!backend) {

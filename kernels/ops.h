@@ -160,16 +160,21 @@ class Backend {
 // Plain scalar code, dequantised weights, double accumulation: what the others are checked against.
 std::unique_ptr<Backend> make_reference_backend();
 
-enum class CpuIsa : std::uint8_t { Auto, Scalar, Avx2, Avx512 };
+enum class CpuIsa : std::uint8_t { Auto, Scalar, Avx2, Avx512, Amx };
+
+// How BF16 weights are multiplied. AmxBf16 rounds activations to BF16 too and is another numerics
+// family.
+enum class FloatPath : std::uint8_t { Exact, AmxBf16 };
 
 struct CpuOptions {
   unsigned threads = 0;  // 0: all cores the process may use
   CpuIsa isa = CpuIsa::Auto;
+  FloatPath float_path = FloatPath::Exact;
   bool pin_threads = false;
 };
 
 // The fast backend. Fails with a sentence when the machine lacks the instruction set asked for.
-// All instruction sets give the same bits.
+// All instruction sets give the same bits, on the exact float path.
 Result<std::unique_ptr<Backend>> make_cpu_backend(const CpuOptions& options);
 
 }  // namespace baton::kernels

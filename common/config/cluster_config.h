@@ -49,9 +49,10 @@ struct TransferSection {
 };
 
 struct EngineSection {
-  std::string backend = "auto";  // auto, cpu, reference
-  std::uint32_t threads = 0;     // 0: all cores the process may use
-  std::string isa = "auto";      // auto, scalar, avx2, avx512
+  std::string backend = "auto";      // auto, cpu, reference
+  std::uint32_t threads = 0;         // 0: all cores the process may use
+  std::string isa = "auto";          // auto, scalar, avx2, avx512, amx
+  std::string float_path = "exact";  // exact, amx_bf16
 };
 
 struct NodeEntry {

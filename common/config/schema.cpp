@@ -99,8 +99,12 @@ void visit_engine(EngineSection& s, ConfigVisitor& v, std::string_view help) {
   v.number("threads", s.threads, 0, 1024, "Threads that compute. 0: one for each usable core.");
   v.text("isa",
          s.isa,
-         one_of({"auto", "scalar", "avx2", "avx512"}),
+         one_of({"auto", "scalar", "avx2", "avx512", "amx"}),
          "Instruction set of the cpu backend. auto: the best this machine has.");
+  v.text("float_path",
+         s.float_path,
+         one_of({"exact", "amx_bf16"}),
+         "Arithmetic of BF16 weights. amx_bf16: faster, other bits; all nodes must have AMX-BF16.");
   v.end_section();
 }
 

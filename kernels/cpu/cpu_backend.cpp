@@ -7,16 +7,18 @@
 
 #include <algorithm>
 #include <memory>
+#include <string>
 #include <system_error>
 #include <utility>
 #include <vector>
 
 #include "common/base/check.h"
 #include "kernels/cpu/attention_plan.h"
-#include "kernels/cpu/cpu_features.h"
+#include "kernels/cpu/kernel_choice.h"
 #include "kernels/cpu/kernel_table.h"
 #include "kernels/cpu/kv_writer.h"
 #include "kernels/cpu/memory.h"
+#include "kernels/cpu/numa.h"
 #include "kernels/cpu/packed_weight.h"
 #include "kernels/cpu/thread_pool.h"
 #include "kernels/gguf_blocks.h"
@@ -48,16 +50,25 @@ const CpuMatrix& own(const PackedMatrix* matrix) {
 
 class CpuBackend final : public Backend {
  public:
-  CpuBackend(const KernelTable& kernels, unsigned threads, bool pin)
-      : kernels_(kernels), pool_(threads, pin), thread_scratch_(pool_.threads()) {}
+  CpuBackend(const KernelTable& kernels, unsigned threads, bool pin, std::string note)
+      : kernels_(kernels),
+        note_(std::move(note)),
+        pool_(threads, pin),
+        memory_(memory_nodes("/sys/devices/system/node", ThreadPool::usable_core_ids())),
+        thread_scratch_(pool_.threads()) {}
 
   std::string_view name() const override { return "cpu"; }
   std::string description() const override {
-    return fmt::format(
-        "cpu {}, {} thread{}", kernels_.name, pool_.threads(), pool_.threads() == 1 ? "" : "s");
+    return fmt::format("cpu {}, {} thread{}{}{}",
+                       kernels_.name,
+                       pool_.threads(),
+                       pool_.threads() == 1 ? "" : "s",
+                       note_.empty() ? "" : "; ",
+                       note_);
   }
   std::uint64_t numerics_family() const override {
-    return 0x4350550000000000ULL | kKernelRevision;  // "CPU"
+    return 0x4350550000000000ULL | std::uint64_t{kernels_.numerics} << 32 |  // "CPU"
+           kKernelRevision;
   }
 
   Result<std::unique_ptr<PackedMatrix>> pack(const WeightView& weight) override {
@@ -258,6 +269,7 @@ class CpuBackend final : public Backend {
                    std::size_t cost);
 
   const KernelTable& kernels_;
+  std::string note_;
   ThreadPool pool_;
   WeightMemory memory_;
   AttentionPlan plan_;
@@ -385,35 +397,14 @@ void CpuBackend::by_features(const float* x,
   });
 }
 
-Result<const KernelTable*> choose(CpuIsa isa) {
-  switch (isa) {
-    case CpuIsa::Scalar:
-      return scalar_kernels();
-    case CpuIsa::Avx2:
-      if (!has_avx2()) {
-        return fail(ErrorCode::InvalidConfig,
-                    "this processor has no AVX2 with FMA and F16C; use isa auto or scalar");
-      }
-      return avx2_kernels();
-    case CpuIsa::Avx512:
-      if (!has_avx512()) {
-        return fail(ErrorCode::InvalidConfig,
-                    "this processor has no AVX-512 with VNNI; use isa auto or avx2");
-      }
-      return avx512_kernels();
-    case CpuIsa::Auto:
-      break;
-  }
-  return has_avx512() ? avx512_kernels() : has_avx2() ? avx2_kernels() : scalar_kernels();
-}
-
 }  // namespace
 
 Result<std::unique_ptr<Backend>> make_backend(const KernelTable& kernels,
-                                              const CpuOptions& options) {
+                                              const CpuOptions& options,
+                                              std::string note) {
   const unsigned threads = options.threads == 0 ? ThreadPool::usable_cores() : options.threads;
   try {
-    return std::make_unique<CpuBackend>(kernels, threads, options.pin_threads);
+    return std::make_unique<CpuBackend>(kernels, threads, options.pin_threads, std::move(note));
   } catch (const std::system_error& error) {
     return fail(ErrorCode::Unavailable,
                 fmt::format("cannot start {} kernel threads: {}", threads, error.what()));
@@ -423,8 +414,9 @@ Result<std::unique_ptr<Backend>> make_backend(const KernelTable& kernels,
 }  // namespace cpu
 
 Result<std::unique_ptr<Backend>> make_cpu_backend(const CpuOptions& options) {
-  BATON_ASSIGN(const cpu::KernelTable* kernels, cpu::choose(options.isa));
-  return cpu::make_backend(*kernels, options);
+  BATON_ASSIGN(cpu::KernelChoice choice,
+               cpu::choose_kernels(options.isa, options.float_path, cpu::this_machine()));
+  return cpu::make_backend(*choice.kernels, options, std::move(choice.note));
 }
 
 }  // namespace baton::kernels

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "common/base/error.h"
 #include "kernels/cpu/kernel_table.h"
@@ -12,8 +13,10 @@
 
 namespace baton::kernels::cpu {
 
-// `kernels` outlives the backend; options.isa is not looked at.
+// `kernels` outlives the backend; options' isa and float_path are not looked at. `note`: for the
+// description.
 Result<std::unique_ptr<Backend>> make_backend(const KernelTable& kernels,
-                                              const CpuOptions& options);
+                                              const CpuOptions& options,
+                                              std::string note = {});
 
 }  // namespace baton::kernels::cpu

@@ -1,6 +1,8 @@
 #include "kernels/cpu/cpu_features.h"
 
 #include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <cstdint>
 
@@ -34,6 +36,11 @@ std::uint64_t saved_state() {
   return (static_cast<std::uint64_t>(high) << 32) | low;
 }
 
+bool has_saved_tiles() {
+  constexpr std::uint64_t kTiles = 0x60000;
+  return (saved_state() & kTiles) == kTiles;
+}
+
 }  // namespace
 
 bool has_avx2() {
@@ -47,6 +54,22 @@ bool has_avx512() {
   const Leaf seven = cpuid(7);
   return has_avx2() && (saved_state() & kZmm) == kZmm && bit(seven.b, 16) && bit(seven.b, 17) &&
          bit(seven.b, 30) && bit(seven.b, 31) && bit(seven.c, 11);
+}
+
+bool has_amx_int8() {
+  const Leaf seven = cpuid(7);
+  return has_saved_tiles() && bit(seven.d, 24) && bit(seven.d, 25);
+}
+
+bool has_amx_bf16() {
+  const Leaf seven = cpuid(7);
+  return has_saved_tiles() && bit(seven.d, 24) && bit(seven.d, 22);
+}
+
+bool permit_tiles() {
+  constexpr int kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM, which glibc's headers lack
+  constexpr int kTileData = 18;
+  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
 }
 
 }  // namespace baton::kernels::cpu

@@ -3,7 +3,8 @@
 // flags, so nothing here may be an inline function of external linkage or use a std:: template: the
 // linker would keep one copy of it for all, built for a machine that may lack those instructions.
 //
-// Every table computes the same bits. A vector is always 16 float lanes, whatever the registers.
+// Every table of `numerics` 0 computes the same bits. A vector is always 16 float lanes, whatever
+// the registers.
 //
 // Thread: functions are pure over their arguments; calls on disjoint outputs may run in parallel.
 // Failure: none; the backend has checked shapes.
@@ -72,9 +73,10 @@ struct MatmulJob {
   bool accumulate;
   std::byte* scratch;  // one thread's; bytes: matmul_scratch_bytes(cols)
 };
-// An expanded panel: a byte or float32 an element and its scales.
+// An expanded panel: a byte or float32 an element and its scales; or of bfloat16, with two tiles of
+// activations, of columns filled up to 32.
 [[maybe_unused]] static inline std::size_t matmul_scratch_bytes(std::size_t cols) {
-  return cols * kPanelRows * 4 + 4096;
+  return cols * kPanelRows * 4 + 8192;
 }
 
 // One kv head, some rows of one sequence.
@@ -111,8 +113,13 @@ inline constexpr std::uint32_t kAttentionRows = 16;
   return 16 * kAttentionChunk + 2 * queries * (head_dim + 2) + queries * head_dim + 1024;
 }
 
+// Tables of equal numerics compute equal bits.
+inline constexpr std::uint32_t kNumericsExact = 0;
+inline constexpr std::uint32_t kNumericsAmxBf16 = 1;
+
 struct KernelTable {
   const char* name;
+  std::uint32_t numerics;
   std::size_t quant_row_tile;
   std::size_t float_row_tile;
 
@@ -147,5 +154,7 @@ struct KernelTable {
 const KernelTable* scalar_kernels();
 const KernelTable* avx2_kernels();
 const KernelTable* avx512_kernels();
+const KernelTable* amx_kernels();       // the process must have asked for tiles: permit_tiles
+const KernelTable* amx_bf16_kernels();  // the same, and BF16 weights by TDPBF16PS
 
 }  // namespace baton::kernels::cpu

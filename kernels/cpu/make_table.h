@@ -43,6 +43,7 @@ template <class Isa>
 constexpr KernelTable make_table() {
   KernelTable table{};
   table.name = Isa::kName;
+  table.numerics = kNumericsExact;
   table.quant_row_tile = Isa::kQuantRows;
   table.float_row_tile = Isa::kFloatRows;
   table.quantise = quantise<Isa>;

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "kernels/cpu/numa.h"
+
 namespace baton::kernels::cpu {
 namespace {
 
@@ -31,7 +33,8 @@ Result<std::shared_ptr<std::byte>> WeightMemory::take(std::size_t bytes) {
     void* aligned = place;
     std::size_t space = mapped;
     std::align(kHugePage, size, aligned, space);
-    // Without huge pages the weights are only slower to stream.
+    // Without huge pages, or on one node, the weights are only slower to stream.
+    (void)spread_over_nodes(place, mapped, nodes_);
     (void)madvise(aligned, size, MADV_HUGEPAGE);
     slab_ = std::shared_ptr<std::byte>(static_cast<std::byte*>(aligned),
                                        [place, mapped](std::byte*) { munmap(place, mapped); });

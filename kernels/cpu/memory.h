@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <memory>
 #include <new>
+#include <utility>
+#include <vector>
 
 #include "common/base/error.h"
 
@@ -15,10 +17,14 @@ namespace baton::kernels::cpu {
 // pages. A slab lives as long as a piece of it.
 class WeightMemory {
  public:
+  // `nodes`: memory nodes over which slabs are spread (numa.h); fewer than two: as first touched.
+  explicit WeightMemory(std::vector<int> nodes) : nodes_(std::move(nodes)) {}
+
   // 64-byte aligned, zeroed.
   Result<std::shared_ptr<std::byte>> take(std::size_t bytes);
 
  private:
+  std::vector<int> nodes_;
   std::shared_ptr<std::byte> slab_;
   std::size_t size_ = 0;
   std::size_t used_ = 0;

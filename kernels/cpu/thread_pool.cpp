@@ -13,20 +13,6 @@ namespace {
 // slice, so that a busy machine gets its cores back.
 constexpr int kSpins = 4000;
 
-std::vector<int> usable_core_ids() {
-  std::vector<int> ids;
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof(set), &set) == 0) {
-    for (int i = 0; i < CPU_SETSIZE; ++i) {
-      if (CPU_ISSET(i, &set)) {
-        ids.push_back(i);
-      }
-    }
-  }
-  return ids;
-}
-
 void pin_to(std::thread& thread, int core) {
   cpu_set_t set;
   CPU_ZERO(&set);
@@ -47,6 +33,20 @@ bool spin_until_not(const std::atomic<T>& value, T old) {
 }
 
 }  // namespace
+
+std::vector<int> ThreadPool::usable_core_ids() {
+  std::vector<int> ids;
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof(set), &set) == 0) {
+    for (int i = 0; i < CPU_SETSIZE; ++i) {
+      if (CPU_ISSET(i, &set)) {
+        ids.push_back(i);
+      }
+    }
+  }
+  return ids;
+}
 
 unsigned ThreadPool::usable_cores() {
   return std::max<unsigned>(1, static_cast<unsigned>(usable_core_ids().size()));

@@ -58,6 +58,7 @@ class ThreadPool {
 
   // Cores this process may use.
   static unsigned usable_cores();
+  static std::vector<int> usable_core_ids();
 
  private:
   using Function = void (*)(const void* context, unsigned thread);

@@ -28,6 +28,11 @@ Result<std::unique_ptr<kernels::Backend>> make_backend(const EngineSection& engi
     options.isa = kernels::CpuIsa::Avx2;
   } else if (engine.isa == "avx512") {
     options.isa = kernels::CpuIsa::Avx512;
+  } else if (engine.isa == "amx") {
+    options.isa = kernels::CpuIsa::Amx;
+  }
+  if (engine.float_path == "amx_bf16") {
+    options.float_path = kernels::FloatPath::AmxBf16;
   }
   return kernels::make_cpu_backend(options);
 }

@@ -9,5 +9,7 @@
 namespace baton::kernels::testing {
 
 const cpu::KernelTable* emulated_avx512_kernels();
+const cpu::KernelTable* emulated_amx_kernels();
+const cpu::KernelTable* emulated_amx_bf16_kernels();
 
 }  // namespace baton::kernels::testing

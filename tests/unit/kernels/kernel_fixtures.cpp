@@ -82,7 +82,7 @@ std::vector<NamedBackend> cpu_backends() {
   for (const unsigned threads : {1U, 2U}) {
     CpuOptions options;
     options.threads = threads;
-    for (const CpuIsa isa : {CpuIsa::Scalar, CpuIsa::Avx2, CpuIsa::Avx512}) {
+    for (const CpuIsa isa : {CpuIsa::Scalar, CpuIsa::Avx2, CpuIsa::Avx512, CpuIsa::Amx}) {
       options.isa = isa;
       add(make_cpu_backend(options));
     }

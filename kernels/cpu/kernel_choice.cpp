@@ -1,0 +1,72 @@
+#include "kernels/cpu/kernel_choice.h"
+
+#include "kernels/cpu/cpu_features.h"
+
+namespace baton::kernels::cpu {
+namespace {
+
+constexpr const char* kRefused =
+    "the operating system refuses AMX registers (arch_prctl ARCH_REQ_XCOMP_PERM)";
+
+KernelChoice choose_best(const MachineIsa& machine) {
+  if (machine.avx512 && machine.amx_int8) {
+    if (machine.permit_tiles()) {
+      return {amx_kernels(), ""};
+    }
+    return {avx512_kernels(), kRefused};
+  }
+  return {machine.avx512 ? avx512_kernels() : machine.avx2 ? avx2_kernels() : scalar_kernels(), ""};
+}
+
+Result<KernelChoice> choose_amx(FloatPath float_path, const MachineIsa& machine) {
+  if (!machine.avx512 || !machine.amx_int8) {
+    return fail(ErrorCode::InvalidConfig,
+                "this processor has no AMX-INT8 with AVX-512; use isa auto or avx512");
+  }
+  if (float_path == FloatPath::AmxBf16 && !machine.amx_bf16) {
+    return fail(ErrorCode::InvalidConfig, "this processor has no AMX-BF16; use float_path exact");
+  }
+  if (!machine.permit_tiles()) {
+    return fail(ErrorCode::InvalidConfig,
+                std::string(kRefused) + "; use isa auto and float_path exact");
+  }
+  return KernelChoice{float_path == FloatPath::AmxBf16 ? amx_bf16_kernels() : amx_kernels(), ""};
+}
+
+}  // namespace
+
+MachineIsa this_machine() {
+  return {has_avx2(), has_avx512(), has_amx_int8(), has_amx_bf16(), permit_tiles};
+}
+
+Result<KernelChoice> choose_kernels(CpuIsa isa, FloatPath float_path, const MachineIsa& machine) {
+  if (float_path == FloatPath::AmxBf16) {
+    if (isa != CpuIsa::Auto && isa != CpuIsa::Amx) {
+      return fail(ErrorCode::InvalidConfig, "float_path amx_bf16 needs isa auto or amx");
+    }
+    return choose_amx(float_path, machine);
+  }
+  switch (isa) {
+    case CpuIsa::Scalar:
+      return KernelChoice{scalar_kernels(), ""};
+    case CpuIsa::Avx2:
+      if (!machine.avx2) {
+        return fail(ErrorCode::InvalidConfig,
+                    "this processor has no AVX2 with FMA and F16C; use isa auto or scalar");
+      }
+      return KernelChoice{avx2_kernels(), ""};
+    case CpuIsa::Avx512:
+      if (!machine.avx512) {
+        return fail(ErrorCode::InvalidConfig,
+                    "this processor has no AVX-512 with VNNI; use isa auto or avx2");
+      }
+      return KernelChoice{avx512_kernels(), ""};
+    case CpuIsa::Amx:
+      return choose_amx(float_path, machine);
+    case CpuIsa::Auto:
+      break;
+  }
+  return choose_best(machine);
+}
+
+}  // namespace baton::kernels::cpu
