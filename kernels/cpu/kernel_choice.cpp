@@ -1,19 +1,28 @@
 #include "kernels/cpu/kernel_choice.h"
 
 #include "kernels/cpu/cpu_features.h"
+#include "kernels/cpu/self_check.h"
 
 namespace baton::kernels::cpu {
 namespace {
 
-constexpr const char* kRefused =
-    "the operating system refuses AMX registers (arch_prctl ARCH_REQ_XCOMP_PERM)";
+// Null, or why AMX cannot be used.
+const char* amx_obstacle(const MachineIsa& machine) {
+  if (!machine.permit_tiles()) {
+    return "the operating system refuses AMX registers (arch_prctl ARCH_REQ_XCOMP_PERM)";
+  }
+  return machine.amx_agrees() ? nullptr : "AMX computes other results here than AVX-512";
+}
+
+bool this_amx_agrees() {
+  return equal_products(*amx_kernels(), *avx512_kernels());
+}
 
 KernelChoice choose_best(const MachineIsa& machine) {
   if (machine.avx512 && machine.amx_int8) {
-    if (machine.permit_tiles()) {
-      return {amx_kernels(), ""};
-    }
-    return {avx512_kernels(), kRefused};
+    const char* obstacle = amx_obstacle(machine);
+    return obstacle == nullptr ? KernelChoice{amx_kernels(), ""}
+                               : KernelChoice{avx512_kernels(), obstacle};
   }
   return {machine.avx512 ? avx512_kernels() : machine.avx2 ? avx2_kernels() : scalar_kernels(), ""};
 }
@@ -26,9 +35,9 @@ Result<KernelChoice> choose_amx(FloatPath float_path, const MachineIsa& machine)
   if (float_path == FloatPath::AmxBf16 && !machine.amx_bf16) {
     return fail(ErrorCode::InvalidConfig, "this processor has no AMX-BF16; use float_path exact");
   }
-  if (!machine.permit_tiles()) {
+  if (const char* obstacle = amx_obstacle(machine); obstacle != nullptr) {
     return fail(ErrorCode::InvalidConfig,
-                std::string(kRefused) + "; use isa auto and float_path exact");
+                std::string(obstacle) + "; use isa auto and float_path exact");
   }
   return KernelChoice{float_path == FloatPath::AmxBf16 ? amx_bf16_kernels() : amx_kernels(), ""};
 }
@@ -36,7 +45,7 @@ Result<KernelChoice> choose_amx(FloatPath float_path, const MachineIsa& machine)
 }  // namespace
 
 MachineIsa this_machine() {
-  return {has_avx2(), has_avx512(), has_amx_int8(), has_amx_bf16(), permit_tiles};
+  return {has_avx2(), has_avx512(), has_amx_int8(), has_amx_bf16(), permit_tiles, this_amx_agrees};
 }
 
 Result<KernelChoice> choose_kernels(CpuIsa isa, FloatPath float_path, const MachineIsa& machine) {

@@ -12,14 +12,16 @@
 
 namespace baton::kernels::cpu {
 
-// What a machine has; `permit_tiles` asks its operating system for AMX registers and is called only
-// when they are there and wanted.
+// What a machine has. `permit_tiles` asks its operating system for AMX registers and `amx_agrees`
+// whether they compute what AVX-512 does; they are called, in this order, only when AMX is there
+// and wanted.
 struct MachineIsa {
   bool avx2 = false;
   bool avx512 = false;
   bool amx_int8 = false;
   bool amx_bf16 = false;
   bool (*permit_tiles)() = nullptr;
+  bool (*amx_agrees)() = nullptr;
 };
 MachineIsa this_machine();
 

@@ -10,6 +10,7 @@
 
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cpu/kernel_choice.h"
+#include "kernels/cpu/self_check.h"
 #include "kernels/gguf_blocks.h"
 #include "tests/support/emulated_kernels.h"
 #include "tests/support/tile_model.h"
@@ -264,8 +265,28 @@ TEST(KernelChoice, AutoTakesTheBestThereIs) {
   EXPECT_EQ(chosen({.avx2 = true, .amx_int8 = true}), cpu::avx2_kernels());
 }
 
+TEST(KernelChoice, TheSelfCheckTellsAWrongTableFromARightOne) {
+  ASSERT_NE(cpu::scalar_kernels(), nullptr);
+  EXPECT_TRUE(cpu::equal_products(*cpu::scalar_kernels(), *cpu::scalar_kernels()));
+  if (const cpu::KernelTable* amx = testing::emulated_amx_kernels(); amx != nullptr) {
+    EXPECT_TRUE(cpu::equal_products(*amx, *cpu::scalar_kernels()));
+    cpu::KernelTable wrong = *amx;
+    wrong.quantise = testing::emulated_avx512_kernels()->quantise;  // codes in another order
+    EXPECT_FALSE(cpu::equal_products(wrong, *cpu::scalar_kernels()));
+  }
+}
+
+TEST(KernelChoice, AmxThatIsWrongLeavesAvx512AndANote) {
+  const cpu::MachineIsa machine{true, true, true, true, permit, refuse};
+  const auto choice = cpu::choose_kernels(CpuIsa::Auto, FloatPath::Exact, machine);
+  ASSERT_TRUE(choice);
+  EXPECT_EQ(choice->kernels, cpu::avx512_kernels());
+  EXPECT_NE(choice->note.find("other results"), std::string::npos);
+  EXPECT_FALSE(cpu::choose_kernels(CpuIsa::Auto, FloatPath::AmxBf16, machine));
+}
+
 TEST(KernelChoice, RefusedTilesLeaveAvx512AndANote) {
-  const cpu::MachineIsa machine{true, true, true, true, refuse};
+  const cpu::MachineIsa machine{true, true, true, true, refuse, nullptr};
   const auto choice = cpu::choose_kernels(CpuIsa::Auto, FloatPath::Exact, machine);
   ASSERT_TRUE(choice);
   EXPECT_EQ(choice->kernels, cpu::avx512_kernels());
@@ -284,7 +305,7 @@ TEST(KernelChoice, WhatTheMachineLacksIsNamed) {
     return choice ? std::string("none") : choice.error().message;
   };
   const cpu::MachineIsa nothing;
-  const cpu::MachineIsa no_bf16{true, true, true, false, permit};
+  const cpu::MachineIsa no_bf16{true, true, true, false, permit, permit};
   EXPECT_NE(message(CpuIsa::Avx2, FloatPath::Exact, nothing).find("AVX2"), std::string::npos);
   EXPECT_NE(message(CpuIsa::Avx512, FloatPath::Exact, nothing).find("AVX-512"), std::string::npos);
   EXPECT_NE(message(CpuIsa::Amx, FloatPath::Exact, nothing).find("AMX-INT8"), std::string::npos);
