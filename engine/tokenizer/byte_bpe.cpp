@@ -12,8 +12,6 @@
 namespace baton::engine {
 namespace {
 
-constexpr std::size_t kShortWord = 48;  // longer words merge through a heap
-
 // The GPT-2 alphabet: printable Latin-1 stands for itself, the other bytes for U+0100 and up.
 std::array<char32_t, 256> byte_alphabet() {
   std::array<char32_t, 256> letters{};
@@ -61,7 +59,8 @@ std::uint64_t pair_key(TokenId left, TokenId right) {
 }  // namespace
 
 MergeTable::MergeTable(std::size_t expected)
-    : slots_(std::bit_ceil(expected * 2 + 2)), shift_(64 - std::countr_zero(slots_.size())) {}
+    : slots_(std::bit_ceil(expected + expected / 2 + 2)),
+      shift_(64 - std::countr_zero(slots_.size())) {}
 
 std::size_t MergeTable::slot_of(std::uint64_t key) const {
   return (key * 0x9E3779B97F4A7C15ULL) >> shift_;
@@ -84,7 +83,7 @@ MergeTable::Merge MergeTable::find(TokenId left, TokenId right) const {
   std::size_t i = slot_of(key);
   while (slots_[i].key != key) {
     if (slots_[i].key == ~0ULL) {
-      return {};
+      return {kNone, -1};
     }
     i = (i + 1) & (slots_.size() - 1);
   }
@@ -125,7 +124,8 @@ Status ByteBpe::build() {
       slot = slot < 0 ? id : slot;
     }
   }
-  set_bytes(bytes);
+  // Normalizing makes at most one byte of three (Hangul in parts).
+  set_bytes(bytes, pre_tokenizer_.normalizes() ? 3 : 1);
 
   const auto id_of = [&](std::string_view text) {
     const auto found = by_text.find(text);
@@ -146,6 +146,19 @@ Status ByteBpe::build() {
     const TokenId product = id_of(joined);
     if (left >= 0 && right >= 0 && product >= 0) {  // else it can never apply
       merges_.add(left, right, {static_cast<std::uint32_t>(rank), product});
+      const auto end = static_cast<std::uint8_t>(bytes[static_cast<std::size_t>(left)].back());
+      const auto begin = static_cast<std::uint8_t>(bytes[static_cast<std::size_t>(right)].front());
+      joins_.set(end * 256U + begin);
+    }
+  }
+
+  byte_merges_.resize(256 * 256, {MergeTable::kNone, -1});
+  for (std::size_t first = 0; first < 256; ++first) {
+    for (std::size_t second = 0; second < 256; ++second) {
+      if (byte_tokens_[first] >= 0 && byte_tokens_[second] >= 0) {
+        byte_merges_[first * 256 + second] =
+            merges_.find(byte_tokens_[first], byte_tokens_[second]);
+      }
     }
   }
 
@@ -169,7 +182,16 @@ Status ByteBpe::build() {
 }
 
 void ByteBpe::encode_text(std::string_view text, bool, std::vector<TokenId>& out) const {
+  if (pre_tokenizer_.normalizes() && !nfc_.is_normalized(text)) {
+    encode_words(nfc_.normalize(text), out);
+  } else {
+    encode_words(text, out);
+  }
+}
+
+void ByteBpe::encode_words(std::string_view text, std::vector<TokenId>& out) const {
   std::vector<std::uint32_t> ends;
+  ends.reserve(text.size() / 4 + 8);
   pre_tokenizer_.split(text, ends);
   std::size_t begin = 0;
   for (const std::uint32_t end : ends) {
@@ -184,30 +206,46 @@ void ByteBpe::encode_text(std::string_view text, bool, std::vector<TokenId>& out
   }
 }
 
+// Cuts the word where no merge reaches across, so that each part merges by itself.
 void ByteBpe::merge_word(std::string_view word, std::vector<TokenId>& out) const {
-  if (word.size() > kShortWord) {
-    std::vector<TokenId> ids;
-    ids.reserve(word.size());
-    for (const char c : word) {
-      if (const TokenId id = byte_tokens_[static_cast<std::uint8_t>(c)]; id >= 0) {
-        ids.push_back(id);
+  ShortWord part;
+  std::vector<TokenId> longer;  // the part's tokens before those in `part`, once it is long
+  const auto finish = [&] {
+    if (longer.empty()) {
+      merge_short(part, out);
+    } else {
+      longer.insert(longer.end(), part.ids.data(), part.ids.data() + part.count);
+      merge_long(longer);
+      out.insert(out.end(), longer.begin(), longer.end());
+      longer.clear();
+    }
+    part.count = 0;
+  };
+  std::size_t last = 0;  // byte of the token before
+  for (const char c : word) {
+    const auto byte = static_cast<std::uint8_t>(c);
+    if (byte_tokens_[byte] < 0) {
+      continue;
+    }
+    if (part.count > 0) {
+      const std::size_t pair = last * 256 + byte;
+      if (!joins_[pair]) {
+        finish();
+      } else if (part.count == kShortWord) {
+        longer.insert(longer.end(), part.ids.begin(), part.ids.end());
+        part.count = 0;
+      } else {
+        part.merges[part.count - 1] = byte_merges_[pair];
       }
     }
-    merge_long(ids);
-    out.insert(out.end(), ids.begin(), ids.end());
-    return;
+    part.ids[part.count++] = byte_tokens_[byte];
+    last = byte;
   }
-  std::array<TokenId, kShortWord> ids;
-  std::array<MergeTable::Merge, kShortWord> merges;  // of ids[i] and ids[i + 1]
-  std::size_t count = 0;
-  for (const char c : word) {
-    if (const TokenId id = byte_tokens_[static_cast<std::uint8_t>(c)]; id >= 0) {
-      ids[count++] = id;
-    }
-  }
-  for (std::size_t i = 0; i + 1 < count; ++i) {
-    merges[i] = merges_.find(ids[i], ids[i + 1]);
-  }
+  finish();
+}
+
+void ByteBpe::merge_short(ShortWord& part, std::vector<TokenId>& out) const {
+  auto& [ids, merges, count] = part;
   while (count > 1) {
     std::size_t best = 0;
     for (std::size_t i = 1; i + 1 < count; ++i) {
@@ -231,7 +269,7 @@ void ByteBpe::merge_word(std::string_view word, std::vector<TokenId>& out) const
       merges[best] = merges_.find(ids[best], ids[best + 1]);
     }
   }
-  out.insert(out.end(), ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(count));
+  out.insert(out.end(), ids.data(), ids.data() + count);
 }
 
 // The same merges through a heap and a linked list: n log n for words of any length.

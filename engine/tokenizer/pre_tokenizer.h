@@ -1,6 +1,7 @@
 // Cuts text into the words inside which byte-level BPE may merge, as each model family's own
-// pre-tokenizer does. The families' regular expressions are written out as scanners, exact for
-// Unicode 16.0, so that no expression engine with other tables is in the way.
+// pre-tokenizer does. The families' regular expressions are written out as scanners
+// (word_scanner.h), exact for Unicode 16.0, so that no expression engine with other tables is in
+// the way.
 //
 // A pre-tokenizer is a list of passes; each pass cuts every piece of the pass before.
 //
@@ -13,41 +14,28 @@
 
 #include "common/base/error.h"
 #include "engine/tokenizer/char_class.h"
+#include "engine/tokenizer/word_scanner.h"
 
 namespace baton::engine {
 
 class PreTokenizer {
  public:
+  using Pass = CutPass*;
+
   static Result<PreTokenizer> create(std::string_view name);
 
   // Ends of the words of `text`, ascending; the last is text.size(). REQUIRES: valid UTF-8.
   void split(std::string_view text, std::vector<std::uint32_t>& ends) const;
   // True for families that take a whole word from the vocabulary before any merge.
   bool ignore_merges() const { return ignore_merges_; }
-
-  enum class Pass : std::uint8_t {
-    Gpt2,              // words with one space before, contractions, runs of the rest
-    OneDigit,          // each number character alone
-    NumberRuns,        // \p{N}+
-    ThreeAsciiDigits,  // [0-9][0-9][0-9]
-    PunctuationRuns,   // [\p{P}$+<=>^~|]+
-    Llama3,            // words with any one sign before, numbers by three, newlines with signs
-    Qwen2,             // the same with numbers by one
-    Qwen35             // the same with marks in words
-  };
+  // True for families that bring text to normalization form C first.
+  bool normalizes() const { return normalizes_; }
 
  private:
-  std::size_t next(Pass pass, std::string_view text, std::size_t at) const;
-  std::size_t next_gpt2(std::string_view text, std::size_t at) const;
-  std::size_t next_llama3(std::string_view text, std::size_t at, Pass pass) const;
-  CharClass peek(std::string_view text, std::size_t at, std::size_t& size) const;
-  template <class Accept>
-  std::size_t run(std::string_view text, std::size_t at, std::size_t limit, Accept accept) const;
-  std::size_t end_of_spaces(std::string_view text, std::size_t at) const;
-
   CharClasses classes_;
   std::vector<Pass> passes_;
   bool ignore_merges_ = false;
+  bool normalizes_ = false;
 };
 
 }  // namespace baton::engine

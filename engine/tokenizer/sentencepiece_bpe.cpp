@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <queue>
 
 #include "engine/tokenizer/utf8.h"
@@ -11,7 +12,6 @@ namespace baton::engine {
 namespace {
 
 constexpr std::string_view kSpace = "\xE2\x96\x81";  // U+2581
-constexpr char32_t kSpaceCode = 0x2581;
 constexpr std::size_t kShortWord = 32;  // characters; longer words merge through a heap
 
 std::string replace_all(std::string_view text, std::string_view from, std::string_view to) {
@@ -49,6 +49,18 @@ int byte_of(std::string_view text) {
 
 }  // namespace
 
+void NeighbourSet::reserve(std::size_t pairs) {
+  // Sixteen bits a pair: few others share a bit.
+  const std::size_t bits = std::bit_ceil(std::max<std::size_t>(pairs * 16, 64));
+  bits_.assign(bits / 64, 0);
+  shift_ = 64 - std::countr_zero(bits);
+}
+
+void NeighbourSet::add(char32_t left, char32_t right) {
+  const std::size_t bit = place(left, right);
+  bits_[bit >> 6] |= 1ULL << (bit & 63);
+}
+
 SentencePieceBpe::SentencePieceBpe(TokenizerSpec spec) : TokenizerBase(std::move(spec)) {}
 
 Result<std::unique_ptr<const Tokenizer>> SentencePieceBpe::create(TokenizerSpec spec) {
@@ -69,6 +81,7 @@ Status SentencePieceBpe::build() {
   byte_tokens_.fill(-1);
   std::vector<std::string> bytes(tokens.size());
   tokens_ = TextIndex(tokens.size());
+  neighbours_.reserve(tokens.size());
   for (std::size_t i = 0; i < tokens.size(); ++i) {
     const auto id = static_cast<TokenId>(i);
     if (kind(id) == TokenKind::Byte) {
@@ -87,11 +100,11 @@ Status SentencePieceBpe::build() {
       continue;
     }
     tokens_.add(tokens[i], id);
-    char32_t last = kSpaceCode;
+    char32_t last = 0;
     for (std::size_t at = 0; at < tokens[i].size();) {
       const Utf8Char c = decode_utf8(tokens[i], at);
-      if (c.code == kSpaceCode && at > 0) {
-        before_space_.insert(last);
+      if (at > 0) {
+        neighbours_.add(last, c.code);
       }
       last = c.code;
       at += c.size;
@@ -113,15 +126,6 @@ Status SentencePieceBpe::build() {
   return {};
 }
 
-// REQUIRES: a character of `text` starts at `at`, and another before it.
-bool SentencePieceBpe::is_cut(std::string_view text, std::size_t at) const {
-  std::size_t start = at - 1;
-  while (start > 0 && (static_cast<unsigned char>(text[start]) & 0xC0) == 0x80) {
-    --start;
-  }
-  return !before_space_.contains(decode_utf8(text, start).code);
-}
-
 void SentencePieceBpe::encode_text(std::string_view text,
                                    bool after_special,
                                    std::vector<TokenId>& out) const {
@@ -131,12 +135,8 @@ void SentencePieceBpe::encode_text(std::string_view text,
   }
   escaped += replace_all(text, " ", kSpace);
   const std::string_view all = escaped;
-  for (std::size_t begin = 0; begin < all.size();) {
-    std::size_t end = all.find(kSpace, begin + 1);
-    while (end != std::string_view::npos && !is_cut(all, end)) {
-      end = all.find(kSpace, end + 1);
-    }
-    end = std::min(end, all.size());
+  std::size_t begin = 0;
+  const auto take = [&](std::size_t end) {
     const std::string_view word = all.substr(begin, end - begin);
     const TokenId whole = tokens_.find(word);
     if (whole >= 0 && is_whole_[static_cast<std::size_t>(whole)]) {
@@ -145,6 +145,18 @@ void SentencePieceBpe::encode_text(std::string_view text,
       merge_word(word, out);
     }
     begin = end;
+  };
+  char32_t last = 0;
+  for (std::size_t at = 0; at < all.size();) {
+    const Utf8Char c = decode_utf8(all, at);
+    if (at > 0 && !neighbours_.may_hold(last, c.code)) {
+      take(at);
+    }
+    last = c.code;
+    at += c.size;
+  }
+  if (begin < all.size()) {
+    take(all.size());
   }
 }
 

@@ -27,6 +27,9 @@ constexpr std::array<std::string_view, 14> kTurnEnds = {"<|eot_id|>",
 // These are words of other uses too (HTML's </s>), so they count only when the file says control.
 constexpr std::array<std::string_view, 4> kControlOnly = {"</s>", "<eos>", "[EOS]", "[EOT]"};
 
+// Phi-3's control tokens take the white space after them, but for these.
+constexpr std::array<std::string_view, 3> kPhi3Plain = {"<unk>", "<s>", "<|endoftext|>"};
+
 bool is_one_of(std::span<const std::string_view> names, std::string_view name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
@@ -42,6 +45,8 @@ TokenizerBase::TokenizerBase(TokenizerSpec spec) : spec_(std::move(spec)), kinds
   };
   add_stop(spec_.eos);
   add_stop(spec_.eot);
+  const bool phi3 = spec_.model == "llama" && spec_.architecture == "phi3";
+  takes_spaces_.resize(phi3 ? spec_.tokens.size() : 0);
   for (std::size_t i = 0; i < spec_.tokens.size(); ++i) {
     const std::string& text = spec_.tokens[i];
     if (text.empty() || kinds_[i] == TokenKind::Byte) {
@@ -58,6 +63,9 @@ TokenizerBase::TokenizerBase(TokenizerSpec spec) : spec_(std::move(spec)), kinds
       case TokenKind::Control:
       case TokenKind::Unknown:
         scanner_.add(text, id, false);
+        if (phi3) {
+          takes_spaces_[i] = !is_one_of(kPhi3Plain, text);
+        }
         break;
       case TokenKind::UserDefined:
         scanner_.add(text, id, true);
@@ -68,11 +76,11 @@ TokenizerBase::TokenizerBase(TokenizerSpec spec) : spec_(std::move(spec)), kinds
   }
 }
 
-void TokenizerBase::set_bytes(const std::vector<std::string>& bytes) {
+void TokenizerBase::set_bytes(const std::vector<std::string>& bytes, std::size_t shrink) {
   std::size_t total = 0;
   for (const auto& text : bytes) {
     total += text.size();
-    longest_ = std::max(longest_, text.size());
+    longest_ = std::max(longest_, text.size() * shrink);
   }
   bytes_.reserve(total);
   byte_starts_.reserve(bytes.size() + 1);
@@ -158,6 +166,9 @@ void TokenizerBase::encode_joined(std::string_view text,
     out.push_back(match.id);
     after_special = true;
     at = match.end;
+    if (!takes_spaces_.empty() && takes_spaces_[static_cast<std::size_t>(match.id)]) {
+      at = end_of_white_space(text, at);
+    }
   }
 }
 

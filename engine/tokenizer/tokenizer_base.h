@@ -34,8 +34,9 @@ class TokenizerBase : public Tokenizer {
                            bool after_special,
                            std::vector<TokenId>& out) const = 0;
 
-  // Gives every token its bytes in running text. REQUIRES: called once, with one entry a token.
-  void set_bytes(const std::vector<std::string>& bytes);
+  // Gives every token its bytes in running text. `shrink`: bytes of text that may become one byte
+  // before it is tokenized. REQUIRES: called once, with one entry a token.
+  void set_bytes(const std::vector<std::string>& bytes, std::size_t shrink = 1);
   TokenKind kind(TokenId id) const { return kinds_[static_cast<std::size_t>(id)]; }
   // True for tokens that merges may build from plain text.
   bool is_mergeable(TokenId id) const {
@@ -53,8 +54,9 @@ class TokenizerBase : public Tokenizer {
   std::vector<TokenKind> kinds_;  // one a token; turn markers count as control tokens
   std::vector<TokenId> stop_tokens_;
   SpecialScanner scanner_;
-  std::size_t longest_ = 4;  // bytes of a token in text; an unknown character has up to 4
-  std::string bytes_;        // the bytes of all tokens in a row
+  std::vector<bool> takes_spaces_;  // control tokens that take the white space after them
+  std::size_t longest_ = 4;         // bytes of text in a token; an unknown character has up to 4
+  std::string bytes_;               // the bytes of all tokens in a row
   std::vector<std::uint32_t> byte_starts_;  // of each token in bytes_, and the end
 };
 

@@ -32,11 +32,8 @@ Lead lead_of(unsigned char byte) {
 
 }  // namespace
 
-Utf8Char decode_utf8(std::string_view text, std::size_t at) {
+Utf8Char decode_long_utf8(std::string_view text, std::size_t at) {
   const auto first = static_cast<unsigned char>(text[at]);
-  if (first < 0x80) {
-    return {first, 1, true, false};
-  }
   const Lead lead = lead_of(first);
   if (lead.size == 0) {
     return {kReplacement, 1, false, false};
@@ -113,6 +110,21 @@ std::string sanitize_utf8(std::string_view text) {
     at += c.size;
   }
   return out;
+}
+
+std::size_t end_of_white_space(std::string_view text, std::size_t at) {
+  while (at < text.size()) {
+    const Utf8Char c = decode_utf8(text, at);
+    const bool space = c.code == 0x20 || (c.code >= 9 && c.code <= 13) || c.code == 0x85 ||
+                       c.code == 0xA0 || c.code == 0x1680 ||
+                       (c.code >= 0x2000 && c.code <= 0x200A) || c.code == 0x2028 ||
+                       c.code == 0x2029 || c.code == 0x202F || c.code == 0x205F || c.code == 0x3000;
+    if (!space) {
+      break;
+    }
+    at += c.size;
+  }
+  return at;
 }
 
 std::size_t complete_utf8_prefix(std::string_view text) {

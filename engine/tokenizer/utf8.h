@@ -22,12 +22,20 @@ struct Utf8Char {
   bool truncated = false;  // broken only because the text ends here
 };
 
+// As decode_utf8, for a character that is not ASCII.
+Utf8Char decode_long_utf8(std::string_view text, std::size_t at);
+
 // The character at `text[at]`. REQUIRES: at < text.size().
-Utf8Char decode_utf8(std::string_view text, std::size_t at);
+inline Utf8Char decode_utf8(std::string_view text, std::size_t at) {
+  const auto first = static_cast<unsigned char>(text[at]);
+  return first < 0x80 ? Utf8Char{first, 1, true, false} : decode_long_utf8(text, at);
+}
 void append_utf8(std::string& out, char32_t code);
 bool is_valid_utf8(std::string_view text);
 // `text` with every broken sequence replaced by U+FFFD.
 std::string sanitize_utf8(std::string_view text);
+// End of the white space (Unicode's property White_Space) at `text[at]`.
+std::size_t end_of_white_space(std::string_view text, std::size_t at);
 // Number of leading bytes that are whole, well-formed or broken for good; the rest (0 to 3 bytes)
 // may yet become a character.
 std::size_t complete_utf8_prefix(std::string_view text);

@@ -6,7 +6,7 @@ files, and the peer's llama-tokenize. Where they differ the package decides: Smo
 some bytes, and the package lets the neighbours of such a byte merge.
 
 Needs: pip install tokenizers==0.23.3 gguf==0.19.0, both model files, a built llama-tokenize.
-Usage: make_tokenizer_goldens.py --models DIR --llama-tokenize PATH > tests/golden/tokenizer.json
+Usage: PYTHONPATH=tools/peers make_tokenizer_goldens.py --models DIR --llama-tokenize PATH > tests/golden/tokenizer.json
 """
 import argparse
 import json
@@ -15,14 +15,11 @@ import subprocess
 import tempfile
 
 import gguf
-from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers
+import hf_tokenizers  # tools/peers
+from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizers
 
 SMOLLM = "SmolLM2-135M-Instruct.Q4_1.gguf"
 GEMMA = "gemma-3-270m-q4_k_m.gguf"
-GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
-LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
-          r"|\s*[\r\n]+|\s+(?!\S)|\s+")
-
 TEXTS = [
     "Hello, world!", " leading and trailing ", "", " ", "\n", "a", "  two  spaces   three    four",
     "The quick brown fox jumps over the lazy dog. It's 9 o'clock; they've gone, I'll wait, we'd stay.",
@@ -89,22 +86,12 @@ class Model:
         return tokenizer
 
 
-def pre_tokenizer(name):
-    byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-    return pre_tokenizers.Sequence([splitter(name), byte_level])
-
-
-def splitter(name):
-    def by(expression):
-        return pre_tokenizers.Split(Regex(expression), "isolated")
-    if name == "smollm":
-        return pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True), by(GPT2)])
-    return by({"gpt-2": GPT2, "llama-bpe": LLAMA3, "qwen2": LLAMA3.replace("{1,3}", "")}[name])
-
-
 def byte_level(model, pre, special):
-    made = Tokenizer(models.BPE(model.ids, model.merges, ignore_merges=pre == "llama-bpe"))
-    made.pre_tokenizer = pre_tokenizer(pre)
+    passes, habits = hf_tokenizers.family(pre)
+    made = Tokenizer(models.BPE(model.ids, model.merges, ignore_merges="whole" in habits))
+    made.normalizer = normalizers.NFC() if "nfc" in habits else None
+    made.pre_tokenizer = pre_tokenizers.Sequence(
+        [*passes, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
     return model.add_special(made, special)
 
 
@@ -173,9 +160,10 @@ def main():
         vocabulary_file(args.models / SMOLLM, "default", path)
         ids = [peer_ids(args.llama_tokenize, path, text, False) if text else [] for text in TEXTS]
         runs.append({"file": SMOLLM, "pre": "default", "special": False, "ids": ids})
-    for pre in ("smollm", "gpt-2", "llama-bpe", "qwen2"):
-        cuts = [[word for word, _ in splitter(pre).pre_tokenize_str(text)] for text in TEXTS]
-        splits.append({"pre": pre, "sizes": [[len(word.encode()) for word in words] for words in cuts]})
+    for names, (passes, _) in hf_tokenizers.FAMILIES.items():
+        cutter = pre_tokenizers.Sequence(passes)
+        cuts = [[word for word, _ in cutter.pre_tokenize_str(text)] for text in TEXTS]
+        splits.append({"pre": names.split()[0], "sizes": [[len(word.encode()) for word in words] for words in cuts]})
     import sys
     for entry in differing:
         print("the peer differs:", entry, file=sys.stderr)

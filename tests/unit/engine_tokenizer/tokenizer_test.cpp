@@ -215,6 +215,109 @@ TEST(SentencePiece, LongWordsEqualShortOnes) {
   EXPECT_EQ(tokenizer->encode(text, false, false), want);
 }
 
+TEST(SentencePiece, Phi3ControlTokensTakeTheSpacesAfterThem) {
+  TokenizerSpec spec = piece_spec();
+  spec.tokens.push_back("<|end|>");  // 270
+  spec.scores.push_back(0);
+  spec.kinds.push_back(TokenKind::Control);
+  const auto plain = make(spec);
+  EXPECT_EQ(plain->encode("<|end|> \n a", true, false), (Ids{270, 259, 259, 3 + '\n', 263}));
+  spec.architecture = "phi3";
+  const auto phi3 = make(std::move(spec));
+  EXPECT_EQ(phi3->encode("<|end|> \n\u3000 a", true, false), (Ids{270, 263}));
+  EXPECT_EQ(phi3->encode("<s> a", true, false), (Ids{1, 259, 263}));  // "<s>" does not
+}
+
+// Families that normalize see composed characters; others see what was written.
+TEST(ByteBpe, SomeFamiliesNormalizeFirst) {
+  TokenizerSpec spec = byte_spec();
+  spec.pre_tokenizer = "qwen2";
+  const auto normalizing = make(spec);
+  spec.pre_tokenizer = "llama-bpe";
+  const auto plain = make(std::move(spec));
+  const std::pair<std::string, std::string> pairs[] = {
+      {"e\u0301", "\u00E9"},
+      {"a\u0301\u0323", "\u1EA1\u0301"},         // marks change places
+      {"\u1112\u1161\u11AB", "\uD55C"},          // Hangul of three parts
+      {"\uAC00\u11A8", "\uAC01"},                // and of two
+      {"\u212B \u0958", "\u00C5 \u0915\u093C"},  // one that may not stay, one taken apart
+      {"\u0301e", "\u0301e"},                    // nothing before it
+      {"e\u0327\u0301", "\u0229\u0301"},         // the lower class first
+      {"\u09C7\u09BE", "\u09CB"},                // two of class 0
+      {"x\u07FD\u0323", "x\u07FD\u0323"},        // a mark that is too new
+      {"<tool>e\u0301<tool>", "<tool>\u00E9<tool>"}};
+  for (const auto& [given, wanted] : pairs) {
+    EXPECT_EQ(normalizing->encode(given, false, false), plain->encode(wanted, false, false))
+        << given;
+  }
+  EXPECT_NE(plain->encode("e\u0301", false, false), plain->encode("\u00E9", false, false));
+  // A prompt may be three times the bytes of what its tokens say.
+  EXPECT_EQ(normalizing->least_tokens(3600), plain->least_tokens(1200));
+}
+
+// Texts that are one long word, or that end in a rule's look-ahead again and again: a step that
+// looked back over what is behind it would take minutes here.
+TEST(Encode, HostileTextsTakeNoLongerThanTheirLength) {
+  const char* const families[] = {"gpt-2",
+                                  "smollm",
+                                  "llama-bpe",
+                                  "qwen2",
+                                  "qwen35",
+                                  "seed-coder",
+                                  "tekken",
+                                  "gpt-4o",
+                                  "deepseek-v3",
+                                  "deepseek-llm",
+                                  "deepseek-coder",
+                                  "falcon",
+                                  "bloom",
+                                  "viking",
+                                  "default"};
+  const auto repeated = [](const std::string& part) {
+    std::string text;
+    while (text.size() < 100000) {
+      text += part;
+    }
+    return text;
+  };
+  const std::string texts[] = {repeated("a"),
+                               repeated("A"),
+                               repeated(" "),
+                               repeated("\n"),
+                               repeated(" \n"),
+                               "x" + repeated("\u0301"),
+                               "x" + repeated("\u0301\u0323\u0315"),
+                               repeated("'"),
+                               repeated("1"),
+                               repeated("\u4E2D"),
+                               repeated("\u4E2DA"),
+                               repeated("=/"),
+                               repeated("<|im_end|"),
+                               repeated("\u1112\u1161\u11AB"),
+                               repeated("\u0001")};
+  std::vector<std::unique_ptr<const Tokenizer>> made;
+  for (const char* family : families) {
+    TokenizerSpec spec = byte_spec();
+    spec.pre_tokenizer = family;
+    made.push_back(make(std::move(spec)));
+  }
+  TokenizerSpec pieces = piece_spec();
+  pieces.add_space_prefix = false;
+  made.push_back(make(std::move(pieces)));
+  for (const auto& tokenizer : made) {
+    const bool normalizes =
+        tokenizer->spec().pre_tokenizer == "qwen2" || tokenizer->spec().pre_tokenizer == "qwen35";
+    for (const std::string& text : texts) {
+      std::size_t bytes = 0;
+      for (const TokenId id : tokenizer->encode(text, true, false)) {
+        bytes += tokenizer->token_bytes(id, true).size();
+      }
+      EXPECT_TRUE(bytes == text.size() || (normalizes && bytes > 0 && bytes < text.size()))
+          << tokenizer->spec().pre_tokenizer << ": " << text.substr(0, 12);
+    }
+  }
+}
+
 TEST(Encode, BrokenUtf8BecomesReplacementCharacters) {
   for (const auto& tokenizer : {make(byte_spec()), make(piece_spec())}) {
     EXPECT_EQ(tokenizer->encode("a\xFF\xC3z", false, false),
