@@ -77,6 +77,14 @@ INPUTS = [
     {"messages": [turn("user", "Think"), turn("assistant", "ok", reasoning_content="because")], "kwargs": {"enable_thinking": True, "names": ["b", "A", "c"], "table": {"b": 1, "A": [1, 2, {"k": "v"}], "c": None}}},
     {"messages": []},
     {"messages": [turn("user", "a"), turn("user", "b"), turn("assistant", "c\n\nd"), turn("developer", "e")], "tools": []},
+    # Content in parts, arguments as text, no content beside calls.
+    {"messages": [turn("system", [{"type": "text", "text": "One. "}, {"type": "text", "text": "Two."}]),
+                  turn("user", [{"type": "text", "text": " a "}, {"type": "image"}, {"type": "text", "text": "b"}]),
+                  turn("assistant", None, tool_calls=[{"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{\"x\": 1}"}}]),
+                  turn("tool", [{"type": "text", "text": "42"}], tool_call_id="c1"), turn("assistant", [{"type": "text", "text": "It is 42."}])],
+     "tools": [PLAIN], "add_generation_prompt": False},
+    {"messages": [turn("user", "Q"), turn("assistant", "<think>one</think>two", reasoning_content="", tool_calls=[]), turn("user", "R"),
+                  turn("assistant", "three", reasoning_content="four\n")], "kwargs": {"enable_thinking": True, "reasoning_effort": "low"}},
 ]
 
 # name → source. The first part are whole templates, the second try single features.
@@ -94,248 +102,170 @@ TEMPLATES = {
 """,
     "header_ids": """{% set loop_messages = messages %}{% for message in loop_messages %}{% set content = '<|start_header_id|>' + message['role'] + '<|end_header_id|>\\n\\n'+ message['content'] | trim + '<|eot_id|>' %}{% if loop.index0 == 0 %}{% set content = bos_token + content %}{% endif %}{{ content }}{% endfor %}{% if add_generation_prompt %}{{ '<|start_header_id|>assistant<|end_header_id|>\\n\\n' }}{% endif %}""",
     "header_ids_tools": """{{- bos_token }}
-{%- if custom_tools is defined %}
-    {%- set tools = custom_tools %}
+{%- if not today is defined %}
+    {%- if strftime_now is defined %}{% set today = strftime_now("%d %b %Y") %}{% else %}{% set today = "long ago" %}{% endif %}
 {%- endif %}
-{%- if not date_string is defined %}
-    {%- if strftime_now is defined %}
-        {%- set date_string = strftime_now("%d %b %Y") %}
-    {%- else %}
-        {%- set date_string = "26 Jul 2024" %}
-    {%- endif %}
-{%- endif %}
-{%- if not tools is defined %}
-    {%- set tools = none %}
-{%- endif %}
-{#- The system text is cut out, so that it can stand in the right place. #}
-{%- if messages and messages[0]['role'] == 'system' %}
-    {%- set system_message = messages[0]['content']|trim %}
+{%- set given = tools if tools is defined and tools is not none else none %}
+{#- What the system says is taken off the front. -#}
+{%- set rules = "" %}
+{%- if messages and messages[0].role == 'system' %}
+    {%- set rules = messages[0]['content'] | trim if messages[0]['content'] is string else '' %}
     {%- set messages = messages[1:] %}
-{%- else %}
-    {%- set system_message = "" %}
 {%- endif %}
-{{- "<|start_header_id|>system<|end_header_id|>\\n\\n" }}
-{%- if tools is not none %}
-    {{- "Environment: ipython\\n" }}
-{%- endif %}
-{{- "Today Date: " + date_string + "\\n\\n" }}
-{%- if tools is not none and tools %}
-    {%- for t in tools %}
-        {{- t | tojson(indent=4) }}
-        {{- "\\n\\n" }}
+{{- "<|head|>system<|tail|>\\n\\nOn " ~ today ~ ".\\n" }}
+{%- if given %}
+    {%- for entry in given %}
+        {{- entry | tojson(indent=4) ~ "\\n\\n" }}
     {%- endfor %}
 {%- endif %}
-{{- system_message }}
-{{- "<|eot_id|>" }}
-{%- for message in messages %}
-    {%- if not (message.role == 'ipython' or message.role == 'tool' or 'tool_calls' in message) %}
-        {{- '<|start_header_id|>' + message['role'] + '<|end_header_id|>\\n\\n'+ message['content'] | trim + '<|eot_id|>' }}
-    {%- elif 'tool_calls' in message %}
-        {%- for tool_call in message.tool_calls %}
-            {%- set fn = tool_call.function %}
-            {{- '<|start_header_id|>assistant<|end_header_id|>\\n\\n' -}}
-            {{- '{"name": "' + fn.name + '", ' }}
-            {{- '"parameters": ' }}
+{{- rules ~ "<|end|>" }}
+{%- for m in messages %}
+    {%- if 'tool_calls' in m and m.tool_calls %}
+        {{- "<|head|>assistant<|tail|>\\n\\n" -}}
+        {%- for wanted in m.tool_calls %}
+            {%- set fn = wanted.function %}
+            {{- '{"call": "' + fn.name + '", "with": ' }}
             {{- fn.arguments | tojson }}
-            {{- "}" }}
+            {{- '}' if loop.last else '};' }}
         {%- endfor %}
-        {{- "<|eot_id|>" }}
-    {%- elif message.role == "tool" or message.role == "ipython" %}
-        {{- "<|start_header_id|>ipython<|end_header_id|>\\n\\n" }}
-        {%- if message.content is mapping or message.content is iterable %}
-            {{- message.content | tojson }}
+        {{- "<|end|>" }}
+    {%- elif m.role in ('tool', 'ipython') %}
+        {{- "<|head|>result<|tail|>\\n\\n" }}
+        {%- if m.content is mapping or m.content is iterable %}
+            {{- m.content | tojson }}
         {%- else %}
-            {{- message.content }}
+            {{- m.content }}
         {%- endif %}
-        {{- "<|eot_id|>" }}
+        {{- "<|end|>" }}
+    {%- else %}
+        {{- '<|head|>' + m['role'] + '<|tail|>\\n\\n' + (m['content'] | trim if m['content'] is string else m['content'] | tojson) + '<|end|>' }}
     {%- endif %}
 {%- endfor %}
 {%- if add_generation_prompt %}
-    {{- '<|start_header_id|>assistant<|end_header_id|>\\n\\n' }}
+    {{- '<|head|>assistant<|tail|>\\n\\n' }}
 {%- endif %}
 """,
     "inst": """{{ bos_token }}{% for message in messages %}{% if (message['role'] == 'user') != (loop.index0 % 2 == 0) %}{{ raise_exception('roles must alternate') }}{% endif %}{% if message['role'] == 'user' %}{{ '[INST] ' + message['content'] + ' [/INST]' }}{% elif message['role'] == 'assistant' %}{{ message['content'] + eos_token}}{% else %}{{ raise_exception('Only user and assistant roles!') }}{% endif %}{% endfor %}""",
-    "inst_system": """{%- if messages and messages[0]["role"] == "system" %}
-    {%- set system_message = messages[0]["content"] %}
-    {%- set loop_messages = messages[1:] %}
-{%- else %}
-    {%- set loop_messages = messages %}
-{%- endif %}
-{%- set ns = namespace(index=0) %}
-{%- for message in loop_messages %}
-    {%- if message.role == "user" or (message.role == "assistant" and message.tool_calls is not defined) %}
-        {%- if (message["role"] == "user") != (ns.index % 2 == 0) %}
-            {{- "[odd]" }}
-        {%- endif %}
-        {%- set ns.index = ns.index + 1 %}
+    "inst_system": """{%- set has_rules = messages and messages[0]["role"] == "system" %}
+{%- set turns = messages[1:] if has_rules else messages %}
+{%- set count = namespace(seen=0) %}
+{%- for t in turns %}
+    {%- if t.role == "user" or (t.role == "assistant" and t.tool_calls is not defined) %}
+        {{- "(odd)" if (t["role"] == "user") == (count.seen % 2 == 1) }}
+        {%- set count.seen = count.seen + 1 %}
     {%- endif %}
 {%- endfor %}
 {{- bos_token }}
-{%- for message in loop_messages %}
-    {%- if message["role"] == "user" %}
-        {%- if tools is not none and (loop.last or loop.index == 1) %}
-            {{- "[AVAILABLE_TOOLS] [" }}
-            {%- for tool in tools %}
-                {%- set tool = tool.function %}
-                {{- '{"type": "function", "function": {' }}
-                {%- for key, val in tool.items() if key != "return" %}
-                    {%- if val is string %}
-                        {{- '"' + key + '": "' + val + '"' }}
-                    {%- else %}
-                        {{- '"' + key + '": ' + val|tojson }}
-                    {%- endif %}
-                    {%- if not loop.last %}
-                        {{- ", " }}
-                    {%- endif %}
+{%- for t in turns %}
+    {%- if t["role"] == "user" %}
+        {%- if tools is not none and (loop.index == 1 or loop.last) %}
+            {{- "[TOOLS] [" }}
+            {%- for entry in tools %}
+                {%- set entry = entry.function %}
+                {{- '{"fn": {' }}
+                {%- for name, what in entry.items() if name != "returns" %}
+                    {{- '"' + name + '": ' + ('"' + what + '"' if what is string else what|tojson) }}
+                    {{- ", " if not loop.last }}
                 {%- endfor %}
-                {{- "}}" }}
-                {%- if not loop.last %}
-                    {{- ", " }}
-                {%- else %}
-                    {{- "]" }}
-                {%- endif %}
+                {{- "}}" ~ ("]" if loop.last else ", ") }}
             {%- endfor %}
-            {{- "[/AVAILABLE_TOOLS]" }}
+            {{- "[/TOOLS]" }}
         {%- endif %}
-        {%- if loop.last and system_message is defined %}
-            {{- "[INST] " + system_message + "\\n\\n" + message["content"] + "[/INST]" }}
+        {%- if has_rules and loop.last %}
+            {{- "[ASK] " + messages[0].content + "\\n\\n" + t["content"] + "[/ASK]" }}
         {%- else %}
-            {{- "[INST] " + message["content"] + "[/INST]" }}
+            {{- "[ASK] " ~ t["content"] ~ "[/ASK]" }}
         {%- endif %}
-    {%- elif message.tool_calls is defined and message.tool_calls is not none %}
-        {{- "[TOOL_CALLS] [" }}
-        {%- for tool_call in message.tool_calls %}
-            {%- set out = tool_call.function|tojson %}
-            {{- out[:-1] }}
-            {{- ', "id": "' + tool_call.id + '"}' }}
-            {{- ", " if not loop.last else "]" + eos_token }}
+    {%- elif t.tool_calls is defined and t.tool_calls is not none %}
+        {{- "[CALLS] [" }}
+        {%- for wanted in t.tool_calls %}
+            {%- set body = wanted.function|tojson %}
+            {{- body[:-1] + ', "id": "' + wanted.id + '"}' }}
+            {{- "]" + eos_token if loop.last else ", " }}
         {%- endfor %}
-    {%- elif message["role"] == "assistant" %}
-        {{- " " + message["content"]|trim + eos_token}}
-    {%- elif message["role"] == "tool_results" or message["role"] == "tool" %}
-        {%- if message.content is defined and message.content.content is defined %}
-            {%- set content = message.content.content %}
-        {%- else %}
-            {%- set content = message.content %}
-        {%- endif %}
-        {{- '[TOOL_RESULTS] {"content": ' + content|string + ", " }}
-        {{- '"call_id": "' + message.tool_call_id + '"}[/TOOL_RESULTS]' }}
+    {%- elif t["role"] == "assistant" %}
+        {{- " " + t["content"]|trim + eos_token}}
+    {%- elif t["role"] == "tool" %}
+        {%- set body = t.content.content if t.content is defined and t.content.content is defined else t.content %}
+        {{- '[RESULT] {"is": ' + body|string + ', "of": "' + t.tool_call_id + '"}[/RESULT]' }}
     {%- else %}
-        {{- raise_exception("Only user and assistant roles are supported, with the exception of an initial optional system message!") }}
+        {{- raise_exception("no place for the role " ~ t.role) }}
     {%- endif %}
 {%- endfor %}
 """,
-    "gemma": """{{ bos_token }}{%- if messages and messages[0]['role'] == 'system' -%}{%- set first_user_prefix = messages[0]['content'] + '\n\n' -%}{%- set loop_messages = messages[1:] -%}
-{%- else -%}
-    {%- set first_user_prefix = "" -%}
-    {%- set loop_messages = messages -%}
-{%- endif -%}
-{%- for message in loop_messages -%}
-    {%- if (message['role'] == 'assistant') -%}
-        {%- set role = "model" -%}
-    {%- else -%}
-        {%- set role = message['role'] -%}
-    {%- endif -%}
-    {{ '<start_of_turn>' + role + '\n' + (first_user_prefix if loop.first else "") }}
-    {%- if message['content'] is string -%}
-        {{ message['content'] | trim }}
-    {%- elif message['content'] is iterable -%}
-        {%- for item in message['content'] -%}
-            {{ item['text'] | trim if item['type'] == 'text' else '<img>' }}
+    "gemma": """{{ bos_token }}
+{%- set prelude = messages[0]['content'] ~ '\n\n' if messages and messages[0]['role'] == 'system' else '' -%}
+{%- for m in (messages[1:] if prelude else messages) -%}
+    {%- set who = {'assistant': 'model'}.get(m['role'], m['role']) -%}
+    {{ '<turn of ' ~ who ~ '>\n' ~ (prelude if loop.first) }}
+    {%- if m['content'] is string -%}
+        {{ m['content'] | trim }}
+    {%- elif m['content'] is iterable -%}
+        {%- for piece in m['content'] -%}
+            {{ piece['text'] | trim if piece['type'] == 'text' else '<img>' }}
         {%- endfor -%}
     {%- else -%}
-        {{ raise_exception("Invalid content type") }}
+        {{ raise_exception("cannot print this content") }}
     {%- endif -%}
-    {{ '<end_of_turn>\n' }}
+    {{ '<end>\n' }}
 {%- endfor -%}
 {%- if add_generation_prompt -%}
-    {{'<start_of_turn>model\n'}}
+    {{'<turn of model>\n'}}
 {%- endif -%}
 """,
-    "tool_xml": """{%- if tools %}
-    {{- '<|im_start|>system\\n' }}
-    {%- if messages[0].role == 'system' %}
-        {{- messages[0].content + '\\n\\n' }}
+    "tool_xml": """{%- set first_is_rules = messages and messages[0].role == 'system' %}
+{%- if tools or first_is_rules %}
+    {{- '<|turn|>system\\n' ~ (messages[0].content if first_is_rules else '') }}
+    {%- if tools %}
+        {{- "\\n\\nYou may call:\\n<functions>" }}
+        {%- for entry in tools %}
+            {{- "\\n" ~ entry | tojson }}
+        {%- endfor %}
+        {{- "\\n</functions>" }}
     {%- endif %}
-    {{- "# Tools\\n\\nSignatures are within <tools></tools>:\\n<tools>" }}
-    {%- for tool in tools %}
-        {{- "\\n" }}
-        {{- tool | tojson }}
-    {%- endfor %}
-    {{- "\\n</tools>\\n<|im_end|>\\n" }}
-{%- else %}
-    {%- if messages and messages[0].role == 'system' %}
-        {{- '<|im_start|>system\\n' + messages[0].content + '<|im_end|>\\n' }}
-    {%- endif %}
+    {{- '<|done|>\\n' }}
 {%- endif %}
-{%- set ns = namespace(multi_step_tool=true, last_query_index=messages|length - 1) %}
-{%- for message in messages[::-1] %}
-    {%- set index = (messages|length - 1) - loop.index0 %}
-    {%- if ns.multi_step_tool and message.role == "user" and message.content is string and not(message.content.startswith('<tool_response>') and message.content.endswith('</tool_response>')) %}
-        {%- set ns.multi_step_tool = false %}
-        {%- set ns.last_query_index = index %}
+{#- The last question that is no result in disguise; thoughts before it are dropped. #}
+{%- set look = namespace(open=true, at=messages|length - 1) %}
+{%- for m in messages[::-1] %}
+    {%- if look.open and m.role == "user" and m.content is string and not (m.content.startswith('<result>') and m.content.endswith('</result>')) %}
+        {%- set look.open = false %}
+        {%- set look.at = (messages|length - 1) - loop.index0 %}
     {%- endif %}
 {%- endfor %}
-{%- for message in messages %}
-    {%- if message.content is string %}
-        {%- set content = message.content %}
-    {%- else %}
-        {%- set content = '' %}
-    {%- endif %}
-    {%- if (message.role == "user") or (message.role == "system" and not loop.first) %}
-        {{- '<|im_start|>' + message.role + '\\n' + content + '<|im_end|>' + '\\n' }}
-    {%- elif message.role == "assistant" %}
-        {%- set reasoning_content = '' %}
-        {%- if message.reasoning_content is string %}
-            {%- set reasoning_content = message.reasoning_content %}
+{%- for m in messages %}
+    {%- set said = m.content if m.content is string else '' %}
+    {%- if m.role == "user" or (m.role == "system" and not loop.first) %}
+        {{- '<|turn|>' + m.role + '\\n' + said + '<|done|>' + '\\n' }}
+    {%- elif m.role == "assistant" %}
+        {%- set thought = m.reasoning_content if m.reasoning_content is string else '' %}
+        {%- if not thought and '</think>' in said %}
+            {%- set thought = said.split('</think>')[0].rstrip('\\n').split('<think>')[-1].lstrip('\\n') %}
+            {%- set said = said.split('</think>')[-1].lstrip('\\n') %}
+        {%- endif %}
+        {{- '<|turn|>' + m.role + '\\n' }}
+        {%- if loop.index0 > look.at and (thought or loop.last) %}
+            {{- '<think>\\n' + thought.strip('\\n') + '\\n</think>\\n\\n' + said.lstrip('\\n') }}
         {%- else %}
-            {%- if '</think>' in content %}
-                {%- set reasoning_content = content.split('</think>')[0].rstrip('\\n').split('<think>')[-1].lstrip('\\n') %}
-                {%- set content = content.split('</think>')[-1].lstrip('\\n') %}
-            {%- endif %}
+            {{- said }}
         {%- endif %}
-        {%- if loop.index0 > ns.last_query_index and (loop.last or (not loop.last and reasoning_content)) %}
-            {{- '<|im_start|>' + message.role + '\\n<think>\\n' + reasoning_content.strip('\\n') + '\\n</think>\\n\\n' + content.lstrip('\\n') }}
-        {%- else %}
-            {{- '<|im_start|>' + message.role + '\\n' + content }}
-        {%- endif %}
-        {%- if message.tool_calls %}
-            {%- for tool_call in message.tool_calls %}
-                {%- if (loop.first and content) or (not loop.first) %}
-                    {{- '\\n' }}
-                {%- endif %}
-                {%- if tool_call.function %}
-                    {%- set tool_call = tool_call.function %}
-                {%- endif %}
-                {{- '<tool_call>\\n{"name": "' }}
-                {{- tool_call.name }}
-                {{- '", "arguments": ' }}
-                {%- if tool_call.arguments is string %}
-                    {{- tool_call.arguments }}
-                {%- else %}
-                    {{- tool_call.arguments | tojson }}
-                {%- endif %}
-                {{- '}\\n</tool_call>' }}
-            {%- endfor %}
-        {%- endif %}
-        {{- '<|im_end|>\\n' }}
-    {%- elif message.role == "tool" %}
-        {%- if loop.first or (messages[loop.index0 - 1].role != "tool") %}
-            {{- '<|im_start|>user' }}
-        {%- endif %}
-        {{- '\\n<tool_response>\\n' }}
-        {{- content }}
-        {{- '\\n</tool_response>' }}
-        {%- if loop.last or (messages[loop.index0 + 1].role != "tool") %}
-            {{- '<|im_end|>\\n' }}
-        {%- endif %}
+        {%- for wanted in m.tool_calls or [] %}
+            {{- '\\n' if said or not loop.first }}
+            {%- if wanted.function %}{% set wanted = wanted.function %}{% endif %}
+            {{- '<call>{"of": "' ~ wanted.name ~ '", "with": ' }}
+            {{- wanted.arguments if wanted.arguments is string else wanted.arguments | tojson }}
+            {{- '}</call>' }}
+        {%- endfor %}
+        {{- '<|done|>\\n' }}
+    {%- elif m.role == "tool" %}
+        {{- '<|turn|>user' if loop.first or (messages[loop.index0 - 1].role != "tool") }}
+        {{- '\\n<result>\\n' ~ m.content ~ '\\n</result>' }}
+        {{- '<|done|>\\n' if loop.last or (messages[loop.index0 + 1].role != "tool") }}
     {%- endif %}
 {%- endfor %}
 {%- if add_generation_prompt %}
-    {{- '<|im_start|>assistant\\n' }}
-    {%- if enable_thinking is defined and enable_thinking is false %}
-        {{- '<think>\\n\\n</think>\\n\\n' }}
-    {%- endif %}
+    {{- '<|turn|>assistant\\n' }}
+    {{- '<think>\\n\\n</think>\\n\\n' if enable_thinking is defined and enable_thinking is false }}
 {%- endif %}
 """,
     "role_markers": """{% for message in messages %}{% if message['role'] == 'system' %}{{'<|system|>\n' + message['content'] + '<|end|>\n'}}{% else %}{{'<|' + message['role'] + '|>\n' + message['content'] + '<|end|>\n'}}{% endif %}{% endfor %}{% if add_generation_prompt %}{{ '<|assistant|>\n' }}{% else %}{{ eos_token }}{% endif %}""",
@@ -406,6 +336,76 @@ type call = {{ render_type(tool.parameters) }};
     {%- endif -%}
 {%- endfor -%}
 {%- if add_generation_prompt -%}<|start|>assistant{%- endif -%}""",
+    "parts_style": """{%- macro text_of(content) -%}
+{%- if content is none or content is undefined -%}
+{%- elif content is string -%}{{ content }}
+{%- elif content is mapping -%}{{ content | tojson }}
+{%- else -%}
+{%- for part in content -%}
+{%- if part is string -%}{{ part }}
+{%- elif part.type == 'text' -%}{{ part.text }}
+{%- elif part['type'] in ('image', 'image_url') -%}<picture:{{ loop.index }}/{{ content | length }}>
+{%- else -%}{{ raise_exception('odd part ' ~ part.type) }}{%- endif -%}
+{%- endfor -%}
+{%- endif -%}
+{%- endmacro -%}
+{{ bos_token }}
+{%- for m in messages -%}
+<|{{ m.role | upper }}{{ ' ' ~ m.name if m.name }}|>{{ text_of(m.content) | trim }}
+{%- for c in m.tool_calls or [] -%}
+[{{ c.function.name }}{{ c.function.arguments if c.function.arguments is string else c.function.arguments | tojson }}]
+{%- endfor -%}
+<|stop|>
+{%- endfor -%}
+{{ '<|ASSISTANT|>' if add_generation_prompt }}""",
+    "answer_only_style": """{%- set state = namespace(calls=0, in_call=false, last_user=-1) -%}
+{%- for m in messages if m.role == 'user' -%}{%- set state.last_user = loop.index -%}{%- endfor -%}
+{{- bos_token ~ (messages | selectattr('role', 'equalto', 'system') | map(attribute='content') | select('string') | join('\\n')) -}}
+{%- for m in messages -%}
+{%- if m.role == 'user' -%}
+{%- set state.in_call = false -%}<U>{{ m.content if m.content is string else m.content | length }}
+{%- elif m.role == 'assistant' and m.tool_calls is defined and m.tool_calls -%}
+{%- for call in m['tool_calls'] -%}
+{%- if not state.in_call -%}<A><calls>{%- set state.in_call = true -%}{%- else -%}{{ '\\n' }}{%- endif -%}
+{%- set state.calls = state.calls + 1 -%}
+<call {{ state.calls }}>{{ call['type'] }}:{{ call['function']['name'] }}\\n```json\\n{{ call['function']['arguments'] }}\\n```
+{%- endfor -%}
+{{- '<end calls>' ~ eos_token -}}
+{%- elif m.role == 'assistant' -%}
+{%- if '</think>' in (m.content or '') and m.content is string -%}
+{%- set shown = m.content.split('</think>') | last -%}
+{%- elif m.content is string -%}{%- set shown = m.content -%}
+{%- else -%}{%- set shown = m.content[0].text if m.content else '' -%}{%- endif -%}
+{{- '<A>' + shown.lstrip('\\n') + eos_token -}}
+{%- elif m.role == 'tool' -%}
+<out>{{ m.content if m.content is string else m.content[0]['text'] }}</out>
+{%- endif -%}
+{%- endfor -%}
+{%- if add_generation_prompt and not state.in_call -%}<A><think>\\n{%- endif -%}""",
+    "effort_style": """{%- set effort = reasoning_effort | default('medium') -%}
+{%- if effort not in ['low', 'medium', 'high'] -%}{{ raise_exception('no such effort: ' ~ effort) }}{%- endif -%}
+{%- set think = enable_thinking if enable_thinking is defined else true -%}
+{%- set instructions -%}
+Today: {{ strftime_now('%A, %d %B %Y, %j') }}
+Effort: {{ effort | capitalize }}{{ ' (off)' if not think }}
+{% endset -%}
+<|sys|>{{ instructions | trim }}
+{%- if tools %}
+
+## Tools
+{% for t in tools | map(attribute='function') %}
+{{ '%02d. %s' % (loop.index, t.name) }}{% for k, v in (t.parameters.properties or {}) | dictsort %}
+ - {{ k }}{{ '?' if k not in (t.parameters.required or []) }}: {{ v.type | default('any') }}{{ ' = ' ~ v.default if v.default is defined }}{{ ' in ' ~ (v.enum | join('|')) if v.enum }}
+{%- endfor %}
+
+{% endfor %}
+{%- endif %}
+{% for m in messages %}
+{%- if loop.changed(m.role) %}<|{{ m.role }}|>{% else %}{{ '\\n\\n' }}{% endif %}
+{%- if m.reasoning_content and think and loop.last %}<think>{{ m.reasoning_content.strip() }}</think>{% endif %}
+{{- m.content if m.content is string else m.content | tojson }}
+{%- endfor %}
+{%- if add_generation_prompt %}<|assistant|>{{ '' if think else '<think></think>' }}{% endif %}""",
     "raw_and_comments": "{# one #}\n  {# two #}\nA {% raw %}{{ not }} {% this %}{% endraw %} B\n{%- raw -%}  x  {%- endraw -%}  C\n{% raw %}\nline\n{% endraw %}\nD",
     # single features
     "white_space": "a\n  {% if true %}\n  b\n  {% endif %}\n c {% if true %} d {% endif %} \n\t{%+ if true %}e{%+ endif +%}\nf {{ 'g' -}}  \n h {{- 'i' }}\n\n{%- if true -%}\n\n j \n{%- endif %}\n{{ 'k' }}\n\n",
