@@ -31,7 +31,7 @@ ChatTemplateInput input_of(Element given, std::int64_t now) {
     for (const auto field : Object(entry)) {
       if (field.key == "role") {
         message.role = std::string(std::string_view(field.value));
-      } else if (field.key == "content") {
+      } else if (field.key == "content" && field.value.is_string()) {
         message.content = std::string(std::string_view(field.value));
       } else if (field.key == "name") {
         message.name = std::string(std::string_view(field.value));
