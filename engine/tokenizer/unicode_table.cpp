@@ -885,8 +885,14 @@ constexpr Decomposition kDecompositions[] = {
 
 }  // namespace
 
-std::span<const std::uint32_t> char_class_runs() { return kCharClasses; }
-std::span<const std::uint32_t> nfc_class_runs() { return kNfcClasses; }
-std::span<const Decomposition> decompositions() { return kDecompositions; }
+std::span<const std::uint32_t> char_class_runs() {
+  return kCharClasses;
+}
+std::span<const std::uint32_t> nfc_class_runs() {
+  return kNfcClasses;
+}
+std::span<const Decomposition> decompositions() {
+  return kDecompositions;
+}
 
 }  // namespace baton::engine
