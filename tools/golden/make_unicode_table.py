@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Writes engine/tokenizer/unicode_table.cpp: the classes of code points that pre-tokenizers ask for, and
-what a quick check of normalization form C needs.
+"""Writes engine/tokenizer/unicode_table.cpp, the classes of code points that pre-tokenizers ask for, and
+engine/tokenizer/nfc_table.cpp, the data of normalization form C.
 
 Data: Unicode 16.0 through the PyPI package unicodedata2==16.0.0, the version that the regular
 expressions of the `tokenizers` package know.
-Usage: make_unicode_table.py > engine/tokenizer/unicode_table.cpp
+Usage: make_unicode_table.py, from the root of the tree
 """
 import unicodedata2
 
@@ -70,34 +70,45 @@ def runs_of(values, shift):
     return runs
 
 
-def print_runs(name, runs):
-    print(f"constexpr std::uint32_t {name}[] = {{")
-    for start in range(0, len(runs), 12):
-        print("  " + ",".join(f"{value:#x}" for value in runs[start:start + 12]) + ",")
-    print("};")
+def runs_text(name, runs):
+    lines = ["  " + ",".join(f"{value:#x}" for value in runs[start:start + 12]) + "," for start in range(0, len(runs), 12)]
+    return "\n".join([f"constexpr std::uint32_t {name}[] = {{", *lines, "};"])
 
 
-print("""// Runs of code points with one value: each entry is the first code point and the value, packed.
-// Written by tools/golden/make_unicode_table.py from Unicode 16.0; do not edit.
-#include "engine/tokenizer/char_class.h"
-#include "engine/tokenizer/nfc.h"
+def pairs_text(name):
+    lines = ["  " + ",".join(f"{{{c:#x},{a:#x},{b:#x},{int(again)}}}" for c, a, b, again in PAIRS[start:start + 6]) + ","
+             for start in range(0, len(PAIRS), 6)]
+    return "\n".join([f"constexpr Decomposition {name}[] = {{", *lines, "};"])
 
-namespace baton::engine {
-namespace {
 
-// clang-format off""")
-print_runs("kCharClasses", runs_of(char_class, 4))
-print_runs("kNfcClasses", runs_of(nfc_class, 9))
-print("constexpr Decomposition kDecompositions[] = {")
-for start in range(0, len(PAIRS), 4):
-    print("  " + ",".join(f"{{{c:#x},{a:#x},{b:#x},{int(again)}}}" for c, a, b, again in PAIRS[start:start + 4]) + ",")
-print("};")
-print("""// clang-format on
+def write(file, what, header, tables, functions):
+    with open(f"engine/tokenizer/{file}", "w") as out:
+        out.write(f"""// {what}
+// Written by tools/golden/make_unicode_table.py; do not edit.
+#include "engine/tokenizer/{header}"
 
-}  // namespace
+namespace baton::engine {{
+namespace {{
 
-std::span<const std::uint32_t> char_class_runs() { return kCharClasses; }
-std::span<const std::uint32_t> nfc_class_runs() { return kNfcClasses; }
-std::span<const Decomposition> decompositions() { return kDecompositions; }
+// clang-format off
+{tables}
+// clang-format on
 
-}  // namespace baton::engine""")
+}}  // namespace
+
+{functions}
+
+}}  // namespace baton::engine
+""")
+
+
+def function(returned, name, table):
+    return f"std::span<const {returned}> {name}() {{\n  return {table};\n}}"
+
+
+write("unicode_table.cpp", "Runs of code points of one class, by Unicode 16.0; the entries: char_class.h.", "char_class.h",
+      runs_text("kCharClasses", runs_of(char_class, 4)), function("std::uint32_t", "char_class_runs", "kCharClasses"))
+write("nfc_table.cpp", "Combining classes and decompositions, by Unicode 9.0; the entries: nfc.h.", "nfc.h",
+      runs_text("kNfcClasses", runs_of(nfc_class, 9)) + "\n" + pairs_text("kDecompositions"),
+      function("std::uint32_t", "nfc_class_runs", "kNfcClasses") + "\n\n" +
+      function("Decomposition", "decompositions", "kDecompositions"))
