@@ -1,6 +1,9 @@
 baton_library(loaded_model SRCS loaded_model.cpp DEPS baton::model baton::kv)
 baton_library(perplexity SRCS perplexity.cpp DEPS baton::loaded_model baton::tokenizer)
+baton_library(bench_peer SRCS peer.cpp DEPS baton::cli_support simdjson::simdjson)
+baton_library(engine_bench SRCS engine_bench.cpp engine_report.cpp engine_turn.cpp
+  DEPS baton::loaded_model baton::roofs baton::bench_peer)
+baton_library(interference SRCS interference.cpp stream_client.cpp thread_times.cpp
+  DEPS baton::bench_peer baton::local_cluster)
 baton_library(tokenizer_bench SRCS tokenizer_bench.cpp
   DEPS baton::model_file baton::tokenizer baton::cli_support simdjson::simdjson)
-baton_library(engine_bench SRCS engine_bench.cpp peer.cpp
-  DEPS baton::loaded_model baton::roofs baton::cli_support simdjson::simdjson)

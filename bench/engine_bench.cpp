@@ -1,4 +1,6 @@
-// Each turn loads the model anew, so that nothing of ours idles beside the peer.
+// The plan is a list of parts, each one process of ours and one of the peer's a repetition, which
+// take turns in going first. In the first repetition the peer runs with and without flash
+// attention, then with what was better.
 #include "bench/engine_bench.h"
 
 #include <fmt/format.h>
@@ -7,131 +9,130 @@
 #include <chrono>
 #include <cmath>
 #include <filesystem>
+#include <map>
 #include <optional>
 
-#include "bench/loaded_model.h"
+#include "bench/engine_turn.h"
 #include "bench/peer.h"
-#include "bench/roofs.h"
 
 namespace baton::bench {
 namespace {
 
+namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
-constexpr std::uint32_t kStepTokens = 512;  // the peer's default step, too
+constexpr unsigned kLoadPrompt = 8;
+constexpr unsigned kShortContext = 16;  // what a long context is compared with
+constexpr std::uint32_t kStepTokens = 512;
+
+// Guesses for the first estimate of the whole duration; measured times replace them.
+constexpr double kPeerPromptRate = 150;  // tokens a second and thread
+constexpr double kPromptRate = 900;
+constexpr double kPeerStepSeconds = 0.02;
+constexpr double kStepSeconds = 0.008;
+constexpr double kLoadSeconds = 1.0;
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// Any tokens do: time does not depend on them.
-std::vector<TokenId> some_tokens(std::size_t count, std::uint32_t vocab, std::uint64_t seed) {
-  std::vector<TokenId> out;
-  out.reserve(count);
-  for (std::size_t i = 0; i < count; ++i) {
-    seed = seed * 6364136223846793005ULL + 1442695040888963407ULL;
-    out.push_back(static_cast<TokenId>((seed >> 33U) % vocab));
-  }
-  return out;
-}
-
-double measure_prefill(LoadedModel& model, unsigned tokens) {
-  const SamplingParams greedy{.temperature = 0};
-  const auto prompt = some_tokens(tokens, model.runner().info().vocab_size, tokens);
-  const auto start = Clock::now();
-  model.prefill(0, prompt, 0, &greedy);
-  return tokens / seconds_since(start);
-}
-
-double measure_decode(LoadedModel& model, unsigned batch, const EngineBenchOptions& options) {
-  const SamplingParams greedy{.temperature = 0};
-  std::vector<TokenId> last;
-  for (unsigned i = 0; i < batch; ++i) {
-    const auto prompt = some_tokens(options.decode_prompt, model.runner().info().vocab_size, i);
-    last.push_back(model.prefill(i, prompt, 0, &greedy)->token);
-  }
-  const auto start = Clock::now();
-  for (unsigned step = 0; step < options.decode_tokens; ++step) {
-    engine::StepPlan plan;
-    for (unsigned i = 0; i < batch; ++i) {
-      plan.slices.push_back(model.slice(i, {&last[i], 1}, options.decode_prompt + step));
-      plan.slices.back().sample = true;
-      plan.slices.back().sampling = &greedy;
-    }
-    const engine::StepResult result = model.runner().run(plan, model.arena(), {});
-    for (unsigned i = 0; i < batch; ++i) {
-      last[i] = result.sampled[i]->token;
-    }
-  }
-  return static_cast<double>(batch * options.decode_tokens) / seconds_since(start);
-}
-
-// The least time a row's work can take on this machine, in seconds.
-double roof_seconds(const engine::ModelInfo& info,
-                    const EngineBenchRow& row,
-                    const EngineBenchOptions& options,
-                    const Roofs& roofs) {
-  const auto weight_bytes = static_cast<double>(info.step_weight_bytes);
-  if (row.phase == "prefill") {
-    const double steps = std::ceil(static_cast<double>(row.tokens) / kStepTokens);
-    return std::max(
-        2.0 * static_cast<double>(info.row_products) * row.tokens / roofs.int8_ops_per_s,
-        steps * weight_bytes / roofs.read_bytes_per_s);
-  }
-  const double context = options.decode_prompt + row.tokens / 2.0;  // on the average
-  const double kv_bytes = row.batch * context *
-                          static_cast<double>(info.layout.block_bytes_all_layers()) /
-                          info.layout.block_tokens;
-  const double products = static_cast<double>(info.row_products + info.head_products) * row.batch;
-  return row.tokens * std::max((weight_bytes + kv_bytes) / roofs.read_bytes_per_s,
-                               2.0 * products / roofs.int8_ops_per_s);
-}
-
 double median(std::vector<double> values) {
+  if (values.empty()) {
+    return 0;
+  }
   std::sort(values.begin(), values.end());
   const std::size_t half = values.size() / 2;
   return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
 }
 
-// A row and what its turns measured.
-struct Measured {
-  EngineBenchRow row;
-  std::vector<double> ours;
-  std::vector<double> peer;
+std::string minutes(double seconds) {
+  const auto whole = static_cast<unsigned>(std::lround(seconds));
+  return fmt::format("{}:{:02}", whole / 60, whole % 60);
+}
+
+enum class Kind { Prefill, Generate, Batch, Long, Load };
+
+struct Part {
+  Kind kind = Kind::Prefill;
+  std::string model;
+  unsigned threads = 1;
+  std::vector<EngineWork> work;
+  std::size_t compared = 0;  // works the peer does, too: the first ones
+
+  EngineTurn last;                        // for what it says of the model
+  std::vector<std::vector<double>> ours;  // one a work: its turns
+  std::vector<std::vector<double>> peers;
+  std::vector<double> second;           // Load: ours mapped
+  std::optional<bool> flash_attention;  // the peer's better setting, once known
+  std::size_t rss = 0;
+  std::size_t peer_rss = 0;
+  std::vector<double> seconds;  // of our turns, for estimates
+  std::vector<double> peer_seconds;
 };
+
+double prompt_tokens_of(const Part& part) {
+  double tokens = 0;
+  for (const EngineWork& work : part.work) {
+    tokens += work.is_prefill ? work.tokens : work.context;
+  }
+  return tokens;
+}
+
+double steps_of(const Part& part) {
+  double steps = 0;
+  for (const EngineWork& work : part.work) {
+    steps += work.is_prefill ? 0 : work.tokens * std::sqrt(static_cast<double>(work.batch));
+  }
+  return steps;
+}
+
+double guess_ours(const Part& part) {
+  return (part.kind == Kind::Load ? 2 : 1) * kLoadSeconds +
+         prompt_tokens_of(part) / (kPromptRate * part.threads) + steps_of(part) * kStepSeconds;
+}
+
+double guess_peer(const Part& part) {
+  double tokens = 0;
+  for (std::size_t i = 0; i < part.compared; ++i) {
+    const EngineWork& work = part.work[i];
+    tokens += work.is_prefill ? work.tokens : work.context * work.batch;
+  }
+  // Its benchmark warms up by computing each prompt once more.
+  const double passes = part.kind == Kind::Prefill ? 2 : 1;
+  return kLoadSeconds + passes * tokens / (kPeerPromptRate * part.threads) +
+         steps_of(part) * kPeerStepSeconds;
+}
 
 class Bench {
  public:
   Bench(const EngineBenchOptions& options, std::optional<Peer> peer)
-      : options_(options), peer_(std::move(peer)) {}
+      : options_(options), peer_(std::move(peer)), packed_(options.run_folder + "/packed") {}
 
-  Result<std::vector<EngineBenchRow>> run() {
-    const std::string file = std::filesystem::path(options_.model).filename().string();
-    for (const unsigned threads : options_.threads) {
-      const Roofs roofs = measure_roofs(threads);
-      say(fmt::format("roofs of {} threads: {:.1f} GB/s read, {:.0f} G 8-bit operations/s ({})",
-                      threads,
-                      roofs.read_bytes_per_s * 1e-9,
-                      roofs.int8_ops_per_s * 1e-9,
-                      roofs.int8_instruction));
-      std::vector<Measured> prefill;
-      std::vector<Measured> decode;
-      for (const unsigned tokens : options_.prefill_tokens) {
-        prefill.push_back({{file, "prefill", tokens, 1, threads}, {}, {}});
+  Result<EngineBenchReport> run() {
+    for (const std::string& model : options_.models) {
+      plan(model);
+    }
+    say(fmt::format("{} parts, {} repetitions; expected to take about {} minutes",
+                    parts_.size(),
+                    options_.repetitions,
+                    std::ceil(left(0, 0) / 60)));
+    start_ = Clock::now();
+    for (repetition_ = 0; repetition_ < options_.repetitions; ++repetition_) {
+      for (const unsigned threads : options_.threads) {
+        note_roofs(measure_roofs(threads));
       }
-      for (const unsigned batch : options_.batches) {
-        decode.push_back({{file, "decode", options_.decode_tokens, batch, threads}, {}, {}});
-      }
-      for (unsigned turn = 0; turn < options_.repetitions; ++turn) {
-        BATON_TRY(run_turn(threads, turn, prefill, decode));
-      }
-      for (const auto& group : {prefill, decode}) {
-        for (const Measured& measured : group) {
-          rows_.push_back(finish(measured, roofs));
-        }
+      for (std::size_t i = 0; i < parts_.size(); ++i) {
+        say(fmt::format("[{} of {}, {} gone, about {} left] {}, {}",
+                        repetition_ * parts_.size() + i + 1,
+                        options_.repetitions * parts_.size(),
+                        minutes(seconds_since(start_)),
+                        minutes(left(repetition_, i)),
+                        name_of(parts_[i]),
+                        fs::path(parts_[i].model).filename().string()));
+        BATON_TRY(turn(parts_[i]));
       }
     }
-    return rows_;
+    return finish();
   }
 
  private:
@@ -141,115 +142,324 @@ class Bench {
     }
   }
 
-  Status run_turn(unsigned threads,
-                  unsigned turn,
-                  std::vector<Measured>& prefill,
-                  std::vector<Measured>& decode) {
-    say(fmt::format("{} threads, turn {} of {}", threads, turn + 1, options_.repetitions));
-    if (!prefill.empty()) {
-      const unsigned longest =
-          *std::max_element(options_.prefill_tokens.begin(), options_.prefill_tokens.end());
-      BATON_TRY(ours(threads, 1, longest, prefill, [](LoadedModel& model, const Measured& m) {
-        return measure_prefill(model, m.row.tokens);
-      }));
-      if (peer_) {
-        BATON_ASSIGN(const auto figures,
-                     peer_->prefill(options_.model, options_.prefill_tokens, threads));
-        note_peer(prefill, figures);
+  static std::string name_of(const Part& part) {
+    const char* names[] = {"prompts", "one stream", "batches", "long context", "loading"};
+    return fmt::format("{}, {} thread{}",
+                       names[static_cast<std::size_t>(part.kind)],
+                       part.threads,
+                       part.threads == 1 ? "" : "s");
+  }
+
+  void plan(const std::string& model) {
+    const auto add =
+        [&](Kind kind, unsigned threads, std::vector<EngineWork> work, std::size_t compared) {
+          Part part;
+          part.kind = kind;
+          part.model = model;
+          part.threads = threads;
+          part.ours.resize(work.size());
+          part.peers.resize(compared);
+          part.work = std::move(work);
+          part.compared = compared;
+          parts_.push_back(std::move(part));
+        };
+    const unsigned most = *std::max_element(options_.threads.begin(), options_.threads.end());
+    for (const unsigned threads : options_.threads) {
+      if (options_.parts.prefill && !options_.prefill_tokens.empty()) {
+        std::vector<EngineWork> work;
+        for (const unsigned tokens : options_.prefill_tokens) {
+          work.push_back({.is_prefill = true, .tokens = tokens});
+        }
+        const std::size_t count = work.size();
+        add(Kind::Prefill, threads, std::move(work), count);
+      }
+      if (options_.parts.decode) {
+        add(Kind::Generate, threads, {{.tokens = options_.generate_tokens}}, 1);
       }
     }
-    if (!decode.empty()) {
-      const unsigned largest = *std::max_element(options_.batches.begin(), options_.batches.end());
-      const unsigned tokens = options_.decode_prompt + options_.decode_tokens;
-      BATON_TRY(
-          ours(threads, largest, tokens, decode, [this](LoadedModel& model, const Measured& m) {
-            return measure_decode(model, m.row.batch, options_);
-          }));
-      if (peer_) {
-        BATON_ASSIGN(const auto figures,
-                     peer_->decode(options_.model,
-                                   options_.decode_prompt,
-                                   options_.decode_tokens,
-                                   options_.batches,
-                                   threads));
-        note_peer(decode, figures);
+    if (options_.parts.decode && !options_.batches.empty()) {
+      std::vector<EngineWork> work;
+      for (const unsigned batch : options_.batches) {
+        work.push_back(
+            {.tokens = options_.batch_tokens, .batch = batch, .context = options_.batch_context});
+      }
+      const std::size_t count = work.size();
+      add(Kind::Batch, most, std::move(work), count);
+    }
+    if (options_.parts.long_context) {
+      const EngineWork far{.tokens = options_.batch_tokens,
+                           .batch = options_.long_batch,
+                           .context = options_.long_context};
+      EngineWork near = far;
+      near.context = kShortContext;
+      add(Kind::Long, most, {far, near}, 1);
+    }
+    if (options_.parts.load) {
+      add(Kind::Load, most, {{.is_prefill = true, .tokens = kLoadPrompt}}, 1);
+    }
+  }
+
+  // Seconds from part `i` of a repetition to the end.
+  double left(unsigned repetition, std::size_t i) const {
+    double sum = 0;
+    for (; repetition < options_.repetitions; ++repetition, i = 0) {
+      for (; i < parts_.size(); ++i) {
+        const Part& part = parts_[i];
+        sum += part.seconds.empty() ? guess_ours(part) : median(part.seconds);
+        if (peer_) {
+          const bool both = repetition == 0 && part.kind != Kind::Load;
+          sum += (both ? 2 : 1) *
+                 (part.peer_seconds.empty() ? guess_peer(part) : median(part.peer_seconds));
+        }
       }
     }
+    return sum;
+  }
+
+  void note_roofs(const Roofs& roofs) {
+    roofs_[roofs.threads].push_back(roofs);
+    say(fmt::format("{} thread{}: {:.1f} GB/s read, {:.0f} Gop/s 8-bit ({}), {:.0f} GFLOP/s f32",
+                    roofs.threads,
+                    roofs.threads == 1 ? "" : "s",
+                    roofs.read_bytes_per_s * 1e-9,
+                    roofs.int8_ops_per_s * 1e-9,
+                    roofs.int8_instruction,
+                    roofs.f32_flops_per_s * 1e-9));
+  }
+
+  Status turn(Part& part) {
+    if (repetition_ % 2 == 1 && peer_) {
+      BATON_TRY(peer(part));
+      return ours(part);
+    }
+    BATON_TRY(ours(part));
+    return peer_ ? peer(part) : Status{};
+  }
+
+  std::vector<std::string> our_command(const Part& part, const std::string& packed) const {
+    std::vector<std::string> command{options_.program,
+                                     "bench",
+                                     "engine-turn",
+                                     part.model,
+                                     "--threads",
+                                     std::to_string(part.threads),
+                                     "--packed-cache",
+                                     packed};
+    for (const EngineWork& work : part.work) {
+      command.insert(command.end(), {"--work", work.to_string()});
+    }
+    return command;
+  }
+
+  Status ours(Part& part) {
+    const auto start = Clock::now();
+    if (part.kind == Kind::Load) {
+      const std::string fresh = options_.run_folder + "/fresh";
+      std::error_code ignored;
+      fs::remove_all(fresh, ignored);
+      BATON_ASSIGN(const RunOutput first, run_measured(our_command(part, fresh)));
+      BATON_ASSIGN(const RunOutput second, run_measured(our_command(part, fresh)));
+      fs::remove_all(fresh, ignored);
+      part.ours[0].push_back(first.seconds);
+      part.second.push_back(second.seconds);
+      say(fmt::format(
+          "  ours: {:.3f} s the first time, {:.3f} s the second", first.seconds, second.seconds));
+    } else {
+      BATON_ASSIGN(const RunOutput output, run_measured(our_command(part, packed_)));
+      const std::size_t line = output.text.rfind('\n');
+      BATON_ASSIGN(
+          part.last,
+          EngineTurn::parse(
+              std::string_view(output.text).substr(line == std::string::npos ? 0 : line + 1)));
+      if (part.last.tokens_per_s.size() != part.work.size()) {
+        return fail(ErrorCode::Internal, "a turn left out figures");
+      }
+      for (std::size_t i = 0; i < part.work.size(); ++i) {
+        part.ours[i].push_back(part.last.tokens_per_s[i]);
+      }
+      part.rss = std::max(part.rss, output.peak_rss_bytes);
+      say_figures("ours", part, part.last.tokens_per_s);
+    }
+    part.seconds.push_back(seconds_since(start));
     return {};
   }
 
-  template <class Measure>
-  Status ours(unsigned threads,
-              std::size_t sequences,
-              std::size_t tokens,
-              std::vector<Measured>& group,
-              const Measure& measure) {
-    BATON_ASSIGN(auto model,
-                 LoadedModel::load({.model = options_.model,
-                                    .threads = threads,
-                                    .step_tokens = kStepTokens,
-                                    .sequences = sequences,
-                                    .tokens = tokens}));
-    info_ = model.runner().info();
-    measure_prefill(model, std::min<unsigned>(32, static_cast<unsigned>(tokens)));  // warm caches
-    for (Measured& measured : group) {
-      measured.ours.push_back(measure(model, measured));
-      say(describe(measured.row, "ours", measured.ours.back()));
+  Result<PeerFigures> run_peer(const Part& part, bool flash_attention) const {
+    const Peer::Setting setting{part.threads, flash_attention};
+    switch (part.kind) {
+      case Kind::Prefill:
+        return peer_->prefill(part.model, options_.prefill_tokens, setting);
+      case Kind::Generate:
+        return peer_->generate(part.model, options_.generate_tokens, setting);
+      case Kind::Batch:
+        return peer_->decode(
+            part.model, options_.batch_context, options_.batch_tokens, options_.batches, setting);
+      case Kind::Long:
+        return peer_->decode(part.model,
+                             options_.long_context,
+                             options_.batch_tokens,
+                             {options_.long_batch},
+                             setting);
+      case Kind::Load:
+        break;
     }
+    return fail(ErrorCode::Internal, "no such part");
+  }
+
+  Status peer(Part& part) {
+    const auto start = Clock::now();
+    if (part.kind == Kind::Load) {
+      BATON_ASSIGN(const RunOutput output, peer_->load(part.model, kLoadPrompt, part.threads));
+      part.peers[0].push_back(output.seconds);
+      say(fmt::format("  llama.cpp: {:.3f} s", output.seconds));
+      part.peer_seconds.push_back(output.seconds);
+      return {};
+    }
+    PeerFigures best;
+    double runs = 0;
+    bool chosen = part.flash_attention.value_or(false);
+    for (const bool flash : {false, true}) {
+      if (part.flash_attention && *part.flash_attention != flash) {
+        continue;
+      }
+      BATON_ASSIGN(const PeerFigures got, run_peer(part, flash));
+      ++runs;
+      say_figures(flash ? "llama.cpp, flash attention" : "llama.cpp", part, got.tokens_per_s);
+      double sum = 0;
+      double best_sum = 0;
+      for (std::size_t i = 0; i < got.tokens_per_s.size(); ++i) {
+        sum += got.tokens_per_s[i];
+        best_sum += best.tokens_per_s.empty() ? 0 : best.tokens_per_s[i];
+      }
+      if (sum > best_sum) {
+        best = got;
+        chosen = flash;
+      }
+    }
+    part.flash_attention = chosen;
+    for (std::size_t i = 0; i < part.compared; ++i) {
+      part.peers[i].push_back(best.tokens_per_s[i]);
+    }
+    part.peer_rss = std::max(part.peer_rss, best.peak_rss_bytes);
+    part.peer_seconds.push_back(seconds_since(start) / runs);
     return {};
   }
 
-  void note_peer(std::vector<Measured>& group, const std::vector<double>& figures) {
-    for (std::size_t i = 0; i < group.size(); ++i) {
-      group[i].peer.push_back(figures[i]);
-      say(describe(group[i].row, "peer", figures[i]));
+  void say_figures(std::string_view whose, const Part& part, const std::vector<double>& figures) {
+    std::string line = fmt::format("  {}:", whose);
+    for (std::size_t i = 0; i < figures.size() && i < part.work.size(); ++i) {
+      line += fmt::format(" {} {:.1f}", part.work[i].to_string(), figures[i]);
     }
+    say(line + " tokens/s");
   }
 
-  static std::string describe(const EngineBenchRow& row, std::string_view whose, double figure) {
-    return fmt::format("{} {}: {} tokens, batch {}, {} threads: {:.1f} tokens/s",
-                       whose,
-                       row.phase,
-                       row.tokens,
-                       row.batch,
-                       row.threads,
-                       figure);
+  Roofs roofs_of(unsigned threads) const {
+    const std::vector<Roofs>& all = roofs_.at(threads);
+    Roofs out = all.front();
+    const auto middle = [&](double Roofs::*field) {
+      std::vector<double> values;
+      for (const Roofs& roofs : all) {
+        values.push_back(roofs.*field);
+      }
+      return median(values);
+    };
+    out.read_bytes_per_s = middle(&Roofs::read_bytes_per_s);
+    out.int8_ops_per_s = middle(&Roofs::int8_ops_per_s);
+    out.f32_flops_per_s = middle(&Roofs::f32_flops_per_s);
+    return out;
   }
 
-  EngineBenchRow finish(const Measured& measured, const Roofs& roofs) const {
-    EngineBenchRow row = measured.row;
-    row.tokens_per_s = median(measured.ours);
-    const double all_tokens = static_cast<double>(row.tokens) * row.batch;
-    row.roof_share = roof_seconds(info_, row, options_, roofs) * row.tokens_per_s / all_tokens;
-    if (!measured.peer.empty()) {
-      row.peer_tokens_per_s = median(measured.peer);
-      row.ratio = row.tokens_per_s / row.peer_tokens_per_s;
+  EngineBenchReport finish() const {
+    EngineBenchReport report;
+    for (const unsigned threads : options_.threads) {
+      report.roofs.push_back(roofs_of(threads));
     }
-    return row;
+    for (const Part& part : parts_) {
+      if (part.kind == Kind::Load) {
+        report.loads.push_back(load_row(part));
+        continue;
+      }
+      for (std::size_t i = 0; i < part.compared; ++i) {
+        report.rows.push_back(row(part, i));
+      }
+    }
+    return report;
+  }
+
+  EngineBenchRow row(const Part& part, std::size_t i) const {
+    const EngineWork& work = part.work[i];
+    const EngineTurn& model = part.last;
+    const Roofs roofs = roofs_of(part.threads);
+    EngineBenchRow out;
+    out.file = fs::path(part.model).filename().string();
+    out.phase = work.is_prefill ? "prefill" : "decode";
+    out.tokens = work.tokens;
+    out.batch = work.batch;
+    out.context = work.context;
+    out.threads = part.threads;
+    out.tokens_per_s = median(part.ours[i]);
+    if (!part.peers[i].empty()) {
+      out.peer_tokens_per_s = median(part.peers[i]);
+      out.ratio = out.tokens_per_s / out.peer_tokens_per_s;
+      out.peer_flash_attention = part.flash_attention.value_or(false);
+    }
+    out.is_float = model.has_float_weights;
+    const double peak = out.is_float ? roofs.f32_flops_per_s : roofs.int8_ops_per_s;
+    const double products = static_cast<double>(model.row_products) +
+                            (work.is_prefill ? 0.0 : static_cast<double>(model.head_products));
+    out.peak_share = peak > 0 ? 2 * products * out.tokens_per_s / peak : 0;
+    const auto weights = static_cast<double>(model.step_weight_bytes);
+    const auto kv = static_cast<double>(model.kv_bytes_per_token);
+    if (work.is_prefill) {
+      const double steps = std::ceil(static_cast<double>(work.tokens) / kStepTokens);
+      out.memory_share = steps * weights / roofs.read_bytes_per_s * out.tokens_per_s / work.tokens;
+    } else {
+      const double kv_bytes = work.batch * (work.context + work.tokens / 2.0) * kv;
+      const double steps_per_s = out.tokens_per_s / work.batch;
+      out.memory_share = (weights + kv_bytes) * steps_per_s / roofs.read_bytes_per_s;
+    }
+    if (part.kind == Kind::Long) {
+      // What the context adds to a step, against reading it.
+      const double added = work.batch / out.tokens_per_s - work.batch / median(part.ours[i + 1]);
+      const double bytes = static_cast<double>(work.batch) * (work.context - kShortContext) * kv;
+      out.attention_memory_share = added > 0 ? bytes / roofs.read_bytes_per_s / added : 0;
+    }
+    return out;
+  }
+
+  EngineLoadRow load_row(const Part& load) const {
+    EngineLoadRow out;
+    out.file = fs::path(load.model).filename().string();
+    out.threads = load.threads;
+    out.first_s = median(load.ours[0]);
+    out.second_s = median(load.second);
+    out.peer_s = median(load.peers[0]);
+    for (const Part& part : parts_) {
+      if (part.kind == Kind::Generate && part.model == load.model && part.threads == load.threads) {
+        out.peak_rss = part.rss;
+        out.peer_peak_rss = part.peer_rss;
+      }
+    }
+    return out;
   }
 
   const EngineBenchOptions& options_;
-  std::optional<Peer> peer_;
-  engine::ModelInfo info_;  // of the model as last loaded
-  std::vector<EngineBenchRow> rows_;
+  const std::optional<Peer> peer_;
+  const std::string packed_;
+  std::vector<Part> parts_;
+  std::map<unsigned, std::vector<Roofs>> roofs_;
+  Clock::time_point start_;
+  unsigned repetition_ = 0;
 };
-
-std::string json_text(std::string_view text) {
-  std::string out = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') {
-      out += '\\';
-    }
-    out += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
-  }
-  return out + '"';
-}
 
 }  // namespace
 
-Result<std::vector<EngineBenchRow>> run_engine_bench(const EngineBenchOptions& options) {
-  if (options.repetitions == 0 || options.decode_tokens == 0 || options.decode_prompt == 0) {
-    return fail(ErrorCode::InvalidArgument, "repetitions and decode lengths must be at least 1");
+Result<EngineBenchReport> run_engine_bench(const EngineBenchOptions& options) {
+  if (options.repetitions == 0 || options.batch_tokens == 0 || options.generate_tokens == 0 ||
+      options.threads.empty() || options.models.empty() || options.long_batch == 0 ||
+      options.long_context <= kShortContext) {
+    return fail(ErrorCode::InvalidArgument,
+                "models, threads, repetitions and lengths must be at least 1");
   }
   std::optional<Peer> peer;
   if (!options.peer.empty()) {
@@ -259,28 +469,11 @@ Result<std::vector<EngineBenchRow>> run_engine_bench(const EngineBenchOptions& o
     }
     peer.emplace(std::move(found));
   }
-  return Bench(options, std::move(peer)).run();
-}
-
-std::string to_json(const std::vector<EngineBenchRow>& rows) {
-  std::string out = "{\"rows\": [";
-  for (const EngineBenchRow& row : rows) {
-    out += fmt::format(
-        "{}{{\"file\": {}, \"phase\": {}, \"tokens\": {}, \"batch\": {}, \"threads\": {}, "
-        "\"tokens_per_s\": {:.2f}, \"peer_tokens_per_s\": {:.2f}, \"ratio\": {:.3f}, "
-        "\"roof_share\": {:.3f}}}",
-        out.back() == '[' ? "" : ", ",
-        json_text(row.file),
-        json_text(row.phase),
-        row.tokens,
-        row.batch,
-        row.threads,
-        row.tokens_per_s,
-        row.peer_tokens_per_s,
-        row.ratio,
-        row.roof_share);
-  }
-  return out + "]}";
+  std::error_code error;
+  fs::create_directories(options.run_folder, error);
+  auto report = Bench(options, std::move(peer)).run();
+  fs::remove_all(options.run_folder, error);
+  return report;
 }
 
 }  // namespace baton::bench

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 namespace baton::bench {
@@ -27,9 +28,12 @@ Result<LoadedModel> LoadedModel::load(const LoadOptions& options) {
   BATON_ASSIGN(out.backend_, make_backend(options));
   out.description_ = out.backend_->description();
   out.step_tokens_ = options.step_tokens;
-  BATON_ASSIGN(
-      out.runner_,
-      engine::make_runner(*out.file_, *out.backend_, {.max_step_tokens = options.step_tokens}));
+  BATON_ASSIGN(out.runner_,
+               engine::make_runner(*out.file_,
+                                   *out.backend_,
+                                   {.max_step_tokens = options.step_tokens,
+                                    .kv_dtype = options.kv_dtype,
+                                    .packed_cache = {.folder = options.packed_cache}}));
   const engine::ModelInfo& info = out.runner_->info();
   if (options.tokens > info.context_length) {
     return fail(
@@ -56,6 +60,17 @@ engine::SequenceSlice LoadedModel::slice(std::size_t sequence,
   out.first_position = static_cast<std::uint32_t>(first_position);
   out.blocks = blocks_[sequence];
   return out;
+}
+
+void LoadedModel::copy_context(std::size_t from, std::size_t to, std::size_t tokens) {
+  const KvLayout& layout = arena().layout;
+  for (std::uint32_t i = 0; i < layout.blocks_for(tokens); ++i) {
+    for (std::uint32_t layer = 0; layer < layout.layers; ++layer) {
+      std::memcpy(arena().block(layer, blocks_[to][i]),
+                  arena().block(layer, blocks_[from][i]),
+                  layout.block_bytes());
+    }
+  }
 }
 
 std::optional<engine::SampledToken> LoadedModel::prefill(std::size_t sequence,

@@ -25,6 +25,8 @@ struct LoadOptions {
   std::uint32_t step_tokens = 512;
   std::size_t sequences = 1;
   std::size_t tokens = 0;  // KV room of each sequence
+  KvDType kv_dtype = KvDType::F16;
+  std::string packed_cache;  // folder of packed weights; empty: none
 };
 
 class LoadedModel {
@@ -39,6 +41,8 @@ class LoadedModel {
   engine::SequenceSlice slice(std::size_t sequence,
                               std::span<const TokenId> tokens,
                               std::size_t first_position) const;
+  // Copies the blocks of the first `tokens` tokens.
+  void copy_context(std::size_t from, std::size_t to, std::size_t tokens);
   // Computes the KV of tokens from `first_position` on, in steps of at most step_tokens; with
   // `sampling`, samples after the last one.
   std::optional<engine::SampledToken> prefill(std::size_t sequence,

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <functional>
@@ -33,29 +34,6 @@ fs::path peers_folder() {
   }
   const char* home = std::getenv("HOME");
   return fs::path(home != nullptr ? home : ".") / ".cache" / "baton" / "peers";
-}
-
-Result<std::string> run(std::vector<std::string> command) {
-  const std::string name = command[0];
-  const fs::path log =
-      fs::temp_directory_path() / fmt::format("baton-bench-peer-{}.log", ::getpid());
-  const auto output = cli::run_to_end(
-      {.command = std::move(command), .output_file = log.string(), .append = false});
-  std::error_code ignored;
-  fs::remove(log, ignored);
-  if (!output) {
-    return std::unexpected(output.error());
-  }
-  if (!output->exit.clean()) {
-    constexpr std::size_t kShown = 500;
-    const std::string_view text = output->text;
-    return fail(ErrorCode::IoError,
-                fmt::format("{} ended with {}: {}",
-                            name,
-                            output->exit.to_string(),
-                            text.substr(text.size() - std::min(text.size(), kShown))));
-  }
-  return output->text;
 }
 
 // Calls `take` with every JSON object line.
@@ -103,6 +81,31 @@ Result<std::vector<double>> figures(const std::string& text,
 
 }  // namespace
 
+Result<RunOutput> run_measured(std::vector<std::string> command) {
+  const std::string name = command[0];
+  const fs::path log =
+      fs::temp_directory_path() / fmt::format("baton-bench-run-{}.log", ::getpid());
+  const auto start = std::chrono::steady_clock::now();
+  const auto output = cli::run_to_end(
+      {.command = std::move(command), .output_file = log.string(), .append = false});
+  const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
+  std::error_code ignored;
+  fs::remove(log, ignored);
+  if (!output) {
+    return std::unexpected(output.error());
+  }
+  if (!output->exit.clean()) {
+    constexpr std::size_t kShown = 500;
+    const std::string_view text = output->text;
+    return fail(ErrorCode::IoError,
+                fmt::format("{} ended with {}: {}",
+                            name,
+                            output->exit.to_string(),
+                            text.substr(text.size() - std::min(text.size(), kShown))));
+  }
+  return RunOutput{output->text, taken.count(), output->exit.peak_rss_bytes};
+}
+
 Result<Peer> Peer::find(const std::string& where) {
   if (where != "auto") {
     for (const fs::path& folder : {fs::path(where), fs::path(where) / "bin"}) {
@@ -130,51 +133,97 @@ Result<Peer> Peer::find(const std::string& where) {
   return Peer(newest->string());
 }
 
-Result<std::vector<double>> Peer::prefill(const std::string& model,
-                                          const std::vector<unsigned>& tokens,
-                                          unsigned threads) const {
-  BATON_ASSIGN(const auto text,
-               run({folder_ + "/llama-bench",
-                    "-m",
-                    model,
-                    "-p",
-                    fmt::format("{}", fmt::join(tokens, ",")),
-                    "-n",
-                    "0",
-                    "-t",
-                    std::to_string(threads),
-                    "-r",
-                    "1",
-                    "-o",
-                    "jsonl"}));
-  return figures(text, "n_prompt", "avg_ts", tokens);
+Result<PeerFigures> Peer::prefill(const std::string& model,
+                                  const std::vector<unsigned>& tokens,
+                                  const Setting& setting) const {
+  BATON_ASSIGN(const RunOutput output,
+               run_measured({folder_ + "/llama-bench",
+                             "-m",
+                             model,
+                             "-p",
+                             fmt::format("{}", fmt::join(tokens, ",")),
+                             "-n",
+                             "0",
+                             "-t",
+                             std::to_string(setting.threads),
+                             "-fa",
+                             setting.flash_attention ? "on" : "off",
+                             "-r",
+                             "1",
+                             "-o",
+                             "jsonl"}));
+  BATON_ASSIGN(auto found, figures(output.text, "n_prompt", "avg_ts", tokens));
+  return PeerFigures{std::move(found), output.peak_rss_bytes};
 }
 
-Result<std::vector<double>> Peer::decode(const std::string& model,
-                                         unsigned prompt,
-                                         unsigned tokens,
-                                         const std::vector<unsigned>& batches,
-                                         unsigned threads) const {
+Result<PeerFigures> Peer::generate(const std::string& model,
+                                   unsigned tokens,
+                                   const Setting& setting) const {
+  BATON_ASSIGN(const RunOutput output,
+               run_measured({folder_ + "/llama-bench",
+                             "-m",
+                             model,
+                             "-p",
+                             "0",
+                             "-n",
+                             std::to_string(tokens),
+                             "-t",
+                             std::to_string(setting.threads),
+                             "-fa",
+                             setting.flash_attention ? "on" : "off",
+                             "-r",
+                             "1",
+                             "-o",
+                             "jsonl"}));
+  BATON_ASSIGN(auto found, figures(output.text, "n_gen", "avg_ts", {tokens}));
+  return PeerFigures{std::move(found), output.peak_rss_bytes};
+}
+
+Result<PeerFigures> Peer::decode(const std::string& model,
+                                 unsigned context,
+                                 unsigned tokens,
+                                 const std::vector<unsigned>& batches,
+                                 const Setting& setting) const {
   const unsigned largest = *std::max_element(batches.begin(), batches.end());
-  BATON_ASSIGN(const auto text,
-               run({folder_ + "/llama-batched-bench",
-                    "-m",
-                    model,
-                    "-npp",
-                    std::to_string(prompt),
-                    "-ntg",
-                    std::to_string(tokens),
-                    "-npl",
-                    fmt::format("{}", fmt::join(batches, ",")),
-                    "-c",
-                    std::to_string((prompt + tokens) * largest),
-                    "-t",
-                    std::to_string(threads),
-                    "-tb",
-                    std::to_string(threads),
-                    "--output-format",
-                    "jsonl"}));
-  return figures(text, "pl", "speed_tg", batches);
+  BATON_ASSIGN(const RunOutput output,
+               run_measured({folder_ + "/llama-batched-bench",
+                             "-m",
+                             model,
+                             "-npp",
+                             std::to_string(context),
+                             "-ntg",
+                             std::to_string(tokens),
+                             "-npl",
+                             fmt::format("{}", fmt::join(batches, ",")),
+                             "-c",
+                             std::to_string((context + tokens) * largest),
+                             "-t",
+                             std::to_string(setting.threads),
+                             "-tb",
+                             std::to_string(setting.threads),
+                             "-fa",
+                             setting.flash_attention ? "on" : "off",
+                             "--output-format",
+                             "jsonl"}));
+  BATON_ASSIGN(auto found, figures(output.text, "pl", "speed_tg", batches));
+  return PeerFigures{std::move(found), output.peak_rss_bytes};
+}
+
+Result<RunOutput> Peer::load(const std::string& model, unsigned prompt, unsigned threads) const {
+  return run_measured({folder_ + "/llama-bench",
+                       "-m",
+                       model,
+                       "-p",
+                       std::to_string(prompt),
+                       "-n",
+                       "0",
+                       "-t",
+                       std::to_string(threads),
+                       "-r",
+                       "1",
+                       "--no-warmup",
+                       "-o",
+                       "jsonl"});
 }
 
 }  // namespace baton::bench

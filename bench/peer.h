@@ -4,6 +4,7 @@
 // understood, gives an Error with its last lines.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -11,22 +12,48 @@
 
 namespace baton::bench {
 
+// A child process that has ended well.
+struct RunOutput {
+  std::string text;  // both outputs, at most the last 64 KiB
+  double seconds = 0;
+  std::size_t peak_rss_bytes = 0;
+};
+Result<RunOutput> run_measured(std::vector<std::string> command);
+
+// What a run of the peer gave.
+struct PeerFigures {
+  std::vector<double> tokens_per_s;
+  std::size_t peak_rss_bytes = 0;
+};
+
 class Peer {
  public:
   // `where`: "auto", or a folder with llama-bench and llama-batched-bench (or above their bin/).
   static Result<Peer> find(const std::string& where);
 
   const std::string& folder() const { return folder_; }
-  // Prefill tokens a second for each prompt length.
-  Result<std::vector<double>> prefill(const std::string& model,
-                                      const std::vector<unsigned>& tokens,
-                                      unsigned threads) const;
-  // Decode tokens a second, all sequences together, for each batch.
-  Result<std::vector<double>> decode(const std::string& model,
-                                     unsigned prompt,
-                                     unsigned tokens,
-                                     const std::vector<unsigned>& batches,
-                                     unsigned threads) const;
+
+  // How one run is set; the rest is as the peer ships it, its keys and values in F16.
+  struct Setting {
+    unsigned threads = 1;
+    bool flash_attention = false;
+  };
+  // Prompt tokens a second for each prompt length.
+  Result<PeerFigures> prefill(const std::string& model,
+                              const std::vector<unsigned>& tokens,
+                              const Setting& setting) const;
+  // One sequence generates `tokens` tokens from an empty context on.
+  Result<PeerFigures> generate(const std::string& model,
+                               unsigned tokens,
+                               const Setting& setting) const;
+  // Tokens a second of all sequences together, for each batch; each sequence holds `context`.
+  Result<PeerFigures> decode(const std::string& model,
+                             unsigned context,
+                             unsigned tokens,
+                             const std::vector<unsigned>& batches,
+                             const Setting& setting) const;
+  // A process that loads the model, computes a short prompt and ends.
+  Result<RunOutput> load(const std::string& model, unsigned prompt, unsigned threads) const;
 
  private:
   explicit Peer(std::string folder) : folder_(std::move(folder)) {}

@@ -82,7 +82,8 @@ Result<PerplexityResult> run_perplexity(const PerplexityOptions& options) {
                LoadedModel::load({.model = options.model,
                                   .backend = options.backend,
                                   .threads = options.threads,
-                                  .tokens = options.context}));
+                                  .tokens = options.context,
+                                  .kv_dtype = options.kv_dtype}));
   BATON_ASSIGN(auto spec, model.file().tokenizer_spec());
   const bool add_bos = spec.add_bos;
   const TokenId bos = spec.bos;

@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include "common/base/error.h"
+#include "common/types/kv_layout.h"
 
 namespace baton::bench {
 
@@ -22,6 +23,7 @@ struct PerplexityOptions {
   unsigned chunks = 0;                             // 0: all
   unsigned threads = 0;                            // 0: all cores
   std::string backend = "cpu";                     // cpu or reference
+  KvDType kv_dtype = KvDType::F16;                 // of keys and values
   std::function<void(std::string_view)> progress;  // one line a chunk; may be empty
 };
 

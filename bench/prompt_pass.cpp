@@ -47,6 +47,10 @@ Result<Answer> ask(cli::ApiClient& client,
   } else {
     body["temperature"] = 0;
   }
+  if (options.penalties) {
+    body["presence_penalty"] = 0.2;
+    body["frequency_penalty"] = 0.1;
+  }
   BATON_ASSIGN(const json::value reply, client.post("/v1/completions", body));
   Answer answer;
   const json::value* ids = at(reply, "/choices/0/token_ids");
@@ -61,6 +65,8 @@ Result<Answer> ask(cli::ApiClient& client,
   answer.prefix_blocks_held = number_at<std::uint32_t>(reply, "/baton/prefix_blocks_held");
   answer.max_batch = number_at<std::uint32_t>(reply, "/baton/max_batch");
   answer.chunks = number_at<std::uint32_t>(reply, "/baton/chunks");
+  answer.drafted_tokens = number_at<std::uint32_t>(reply, "/baton/drafted_tokens");
+  answer.accepted_tokens = number_at<std::uint32_t>(reply, "/baton/accepted_tokens");
   answer.kv_bytes_moved = number_at<std::uint64_t>(reply, "/baton/kv_bytes_moved");
   answer.kv_transport = text_at(reply, "/baton/kv_transport");
   answer.prefill_node = text_at(reply, "/baton/prefill_node");

@@ -29,6 +29,8 @@ struct Answer {
   std::uint32_t prefix_blocks_held = 0;
   std::uint32_t max_batch = 0;
   std::uint32_t chunks = 0;
+  std::uint32_t drafted_tokens = 0;
+  std::uint32_t accepted_tokens = 0;
   std::uint64_t kv_bytes_moved = 0;
   std::string kv_transport;
   std::string prefill_node;
@@ -38,7 +40,8 @@ struct Answer {
 struct PassOptions {
   std::string base_url;
   std::string model;
-  bool seeded = false;  // temperature 0.8, top_p 0.95, the prompt's index as seed; else greedy
+  bool seeded = false;     // temperature 0.8, top_p 0.95, the prompt's index as seed; else greedy
+  bool penalties = false;  // presence and frequency
   unsigned concurrency = 1;
 };
 

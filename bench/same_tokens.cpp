@@ -13,6 +13,7 @@
 
 #include "bench/prompt_pass.h"
 #include "cli/cluster/local_cluster.h"
+#include "common/config/catalogue.h"
 
 namespace baton::bench {
 namespace {
@@ -31,12 +32,14 @@ struct Variant {
   unsigned threads = 2;
   std::uint32_t chunk = kBigChunk;
   bool prefix_cache = false;
+  std::string speculation = "off";
 };
 
 struct PassPlan {
   std::string name;
   bool seeded = false;
   bool one_by_one = false;
+  bool penalties = false;
 };
 
 struct ClusterPlan {
@@ -65,32 +68,59 @@ std::vector<ClusterPlan> plan() {
            {{"shm greedy", false, false}, {"shm seeded", true, false}}}};
 }
 
+std::vector<ClusterPlan> speculation_plan(const std::string& mode) {
+  return {{{"plain", "", 1, kBigChunk, false},
+           {{"plain greedy", false, false},
+            {"plain seeded", true, false},
+            {"plain penalties", true, false, true}}},
+          {{"speculative", "tcp", 2, kBigChunk, true, mode},
+           {{"speculative greedy", false, true},
+            {"speculative seeded", true, true},
+            {"speculative penalties", true, true, true}}}};
+}
+
 std::string configuration(const Variant& variant, const SameTokensOptions& options) {
-  const bool path = options.model.ends_with(".gguf");
+  const bool path = is_model_path(options.model);
   std::string text = fmt::format(
       "cluster:\n  name: same-tokens\n  token: same-tokens-{0}\n  gateways: [\"127.0.0.1:0\"]\n"
-      "model:\n  id: {1}\n{2}"
-      "kv:\n  arena_mb: {3}\n  prefix_cache: {4}\n"
+      "model:\n  id: {1}\n{2}  partial_sums: {6}\n"
+      "kv:\n  arena_mb: {3}\n  prefix_cache: {4}\n  dtype: {5}\n"
       "gateway:\n  listen: 127.0.0.1:0\n  control_listen: 127.0.0.1:0\n",
       variant.name,
-      path ? fs::path(options.model).stem().string() : options.model,
+      path ? model_name_of(options.model) : options.model,
       path ? fmt::format("  path: {}\n", fs::absolute(options.model).string()) : std::string(),
       options.arena_mb,
-      variant.prefix_cache);
-  const std::string engine = fmt::format("  engine:\n    threads: {}\n", variant.threads);
+      variant.prefix_cache,
+      options.kv_dtype,
+      options.tensor_parallel > 1 ? 4 : 1);
+  const std::string speculation =
+      fmt::format(R"({{mode: "{}", draft_model: "{}"}})",
+                  variant.speculation,
+                  is_model_path(options.draft_model) ? fs::absolute(options.draft_model).string()
+                                                     : options.draft_model);
+  const auto engine = [&](bool several_ranks) {
+    return fmt::format("  engine:\n    threads: {}\n    tensor_parallel: {}\n",
+                       variant.threads * (several_ranks ? options.tensor_parallel : 1),
+                       several_ranks ? options.tensor_parallel : 1);
+  };
   if (variant.transport.empty()) {
     text += fmt::format(
-        "decode:\n  max_batch: 32\n  local_prefill_max_tokens: 1000000\n  local_prefill_chunk: {}\n"
+        "decode:\n  max_batch: 32\n  speculation: {}\n  local_prefill_max_tokens: 1000000\n  "
+        "local_prefill_chunk: {}\n"
         "{}  pool:\n    - name: both-0\n",
+        speculation,
         variant.chunk,
-        engine);
+        engine(false));
   } else {
     text += fmt::format("transfer:\n  transport: {}\n", variant.transport);
     text += fmt::format(
         "prefill:\n  chunk_tokens: {}\n  credits: 8\n{}  pool:\n    - name: prefill-0\n",
         variant.chunk,
-        engine);
-    text += fmt::format("decode:\n  max_batch: 32\n{}  pool:\n    - name: decode-0\n", engine);
+        engine(variant.transport == "tcp"));
+    text += fmt::format(
+        "decode:\n  max_batch: 32\n  speculation: {}\n{}  pool:\n    - name: decode-0\n",
+        speculation,
+        engine(variant.transport == "shm"));
   }
   return text;
 }
@@ -107,6 +137,8 @@ Evidence evidence_of(const std::vector<Answer>& answers) {
     seen.prompt_tokens += answer.prompt_tokens;
     seen.cached_tokens += answer.cached_tokens;
     seen.cache_hits += answer.cached_tokens > 0 ? 1 : 0;
+    seen.drafted_tokens += answer.drafted_tokens;
+    seen.accepted_tokens += answer.accepted_tokens;
     seen.ucx_bytes += answer.kv_bytes_moved;
     if (answer.kv_bytes_moved > 0) {
       lanes.insert(answer.kv_transport);
@@ -166,8 +198,9 @@ Status run_cluster(const ClusterPlan& cluster_plan,
     PassOptions pass_options;
     pass_options.base_url = cluster->base_url();
     pass_options.model =
-        options.model.ends_with(".gguf") ? fs::path(options.model).stem().string() : options.model;
+        is_model_path(options.model) ? model_name_of(options.model) : options.model;
     pass_options.seeded = pass_plan.seeded;
+    pass_options.penalties = pass_plan.penalties;
     // Some more than the batch, since requests also spend time in prefill.
     pass_options.concurrency = pass_plan.one_by_one ? 1 : options.batch + options.batch / 2;
     const auto from = std::chrono::steady_clock::now();
@@ -305,18 +338,49 @@ std::vector<CheckPlan> checks(unsigned batch) {
            threads}};
 }
 
-SameTokensCheck run_check(const CheckPlan& check_plan, bool seeded, const Passes& passes) {
+SameTokensCheck run_check(const std::string& name,
+                          const Pass& pass,
+                          const Pass& other,
+                          const Proof& proof) {
   SameTokensCheck check;
-  check.name = fmt::format("{}, {}", check_plan.name, seeded ? "seeded" : "greedy");
-  const Pass& pass = passes.at(seeded ? check_plan.seeded : check_plan.greedy);
-  const Pass& other = passes.at(seeded ? check_plan.seeded_other : check_plan.greedy_other);
+  check.name = name;
   check.answers = pass.answers.size();
   check.evidence = pass.evidence;
   check.other = other.evidence;
-  check.not_exercised = check_plan.proof(pass.evidence, other.evidence);
+  check.not_exercised = proof(pass.evidence, other.evidence);
   check.differences = compare(pass.answers, other.answers);
   check.passed = check.not_exercised.empty() && check.differences.empty();
   return check;
+}
+
+Result<std::vector<SameTokensCheck>> run_speculation(const std::vector<Prompt>& prompts,
+                                                     const SameTokensOptions& options) {
+  Passes passes;
+  for (const ClusterPlan& cluster_plan : speculation_plan(options.speculation)) {
+    BATON_TRY(run_cluster(cluster_plan, prompts, options, passes));
+  }
+  std::vector<SameTokensCheck> made;
+  for (const std::string kind : {"greedy", "seeded", "penalties"}) {
+    // Penalties keep answers from repeating, so that guesses may all be wrong; and a draft model
+    // that is found not to pay is asked no more.
+    const bool may_be_none = kind != "greedy" && options.speculation == "draft";
+    const bool may_be_wrong = kind == "penalties";
+    const Proof guessed = [=](const Evidence& seen, const Evidence& other) {
+      const auto right = may_be_wrong ? seen.drafted_tokens : seen.accepted_tokens;
+      return need((may_be_none || right > 0) && other.drafted_tokens == 0,
+                  fmt::format("{} and {} tokens were guessed, {} and {} right",
+                              seen.drafted_tokens,
+                              other.drafted_tokens,
+                              seen.accepted_tokens,
+                              other.accepted_tokens));
+    };
+    made.push_back(
+        run_check(fmt::format("(s) speculation {} and off, {}", options.speculation, kind),
+                  passes.at("speculative " + kind),
+                  passes.at("plain " + kind),
+                  guessed));
+  }
+  return made;
 }
 
 }  // namespace
@@ -324,7 +388,7 @@ SameTokensCheck run_check(const CheckPlan& check_plan, bool seeded, const Passes
 std::string Evidence::to_string() const {
   return fmt::format(
       "batch {} to {}, up to {} chunks, {} threads, {} cache hits ({} of {} tokens), "
-      "{} UCX bytes{}{}",
+      "{} of {} guessed tokens right, {} UCX bytes{}{}",
       min_batch,
       max_batch,
       max_chunks,
@@ -332,6 +396,8 @@ std::string Evidence::to_string() const {
       cache_hits,
       cached_tokens,
       prompt_tokens,
+      accepted_tokens,
+      drafted_tokens,
       ucx_bytes,
       transports.empty() ? "" : " over ",
       transports);
@@ -355,6 +421,9 @@ std::string SameTokensCheck::to_string() const {
 
 Result<std::vector<SameTokensCheck>> run_same_tokens(const SameTokensOptions& options) {
   BATON_ASSIGN(const std::vector<Prompt> prompts, read_prompts(options.prompts_file));
+  if (!options.speculation.empty()) {
+    return run_speculation(prompts, options);
+  }
   Passes passes;
   for (const ClusterPlan& cluster_plan : plan()) {
     BATON_TRY(run_cluster(cluster_plan, prompts, options, passes));
@@ -362,7 +431,11 @@ Result<std::vector<SameTokensCheck>> run_same_tokens(const SameTokensOptions& op
   std::vector<SameTokensCheck> made;
   for (const CheckPlan& check_plan : checks(options.batch)) {
     for (const bool seeded : {false, true}) {
-      made.push_back(run_check(check_plan, seeded, passes));
+      made.push_back(
+          run_check(fmt::format("{}, {}", check_plan.name, seeded ? "seeded" : "greedy"),
+                    passes.at(seeded ? check_plan.seeded : check_plan.greedy),
+                    passes.at(seeded ? check_plan.seeded_other : check_plan.greedy_other),
+                    check_plan.proof));
     }
   }
   return made;
@@ -377,6 +450,8 @@ std::string to_json(const std::vector<SameTokensCheck>& checks) {
                         {"cache_hits", seen.cache_hits},
                         {"cached_tokens", seen.cached_tokens},
                         {"prompt_tokens", seen.prompt_tokens},
+                        {"drafted_tokens", seen.drafted_tokens},
+                        {"accepted_tokens", seen.accepted_tokens},
                         {"ucx_bytes", seen.ucx_bytes},
                         {"transports", seen.transports}};
   };

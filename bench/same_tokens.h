@@ -7,6 +7,9 @@
 //   seeded,
 //                                                                        then both one by one
 //   shm        prefill and decode, 2 threads, 16, no prefix cache        greedy, seeded
+// With `speculation` other passes, with guesses one prompt at a time, so that they pay:
+//   plain        one process without speculation                         greedy, seeded, penalties
+//   speculative  prefill and decode, with                                the same
 // Each check compares two passes and fails as well when what the cluster says it did
 // (batch sizes, chunks, cache hits, bytes over UCX) shows that the check's case never happened.
 //
@@ -25,10 +28,15 @@
 namespace baton::bench {
 
 struct SameTokensOptions {
-  std::string prompts_file;                        // JSONL: {"prompt": text, "max_tokens": n}
-  std::string model = "smollm2-135m-instruct";     // catalogue name, or a path of a GGUF file
+  std::string prompts_file;                     // JSONL: {"prompt": text, "max_tokens": n}
+  std::string model = "smollm2-135m-instruct";  // catalogue name, or a path of a GGUF file
+  std::string kv_dtype = "f16";                 // kv.dtype of the nodes
+  // Ranks of the prefill node in tcp and of the decode node in shm; the others have one.
+  unsigned tensor_parallel = 1;
   std::string bin_folder;                          // where the programs are
   std::string run_folder;                          // configurations and logs
+  std::string speculation;                         // ngram, draft; empty: the checks without
+  std::string draft_model;                         // GGUF file or catalogue name, for draft
   unsigned batch = 8;                              // that the big batches must reach
   unsigned arena_mb = 1024;                        // of each node
   std::function<void(std::string_view)> progress;  // a line for people; may be empty
@@ -44,6 +52,8 @@ struct Evidence {
   std::uint64_t prompt_tokens = 0;
   std::uint64_t cached_tokens = 0;
   std::uint32_t cache_hits = 0;  // requests with cached tokens
+  std::uint64_t drafted_tokens = 0;
+  std::uint64_t accepted_tokens = 0;
   std::uint64_t ucx_bytes = 0;
   std::string transports;  // lanes that bytes were seen to take, joined by +
 

@@ -59,9 +59,26 @@ void add_same_tokens(CLI::App& group, Action& chosen) {
       ->required();
   command->add_option("--model", arguments->options.model, "Catalogue name or GGUF file")
       ->capture_default_str();
+  command
+      ->add_option("--speculation",
+                   arguments->options.speculation,
+                   "Compare speculation of this kind with none, instead of the other checks")
+      ->check(CLI::IsMember({"ngram", "draft"}));
+  command->add_option("--draft-model",
+                      arguments->options.draft_model,
+                      "For --speculation draft: catalogue name or GGUF file");
   command->add_option("--batch", arguments->options.batch, "Size that the big batches must reach")
       ->capture_default_str()
       ->check(CLI::Range(2, 32));
+  command
+      ->add_option("--tensor-parallel",
+                   arguments->options.tensor_parallel,
+                   "Ranks of one node of each pair, beside nodes of one rank")
+      ->check(CLI::IsMember({1, 2, 4}))
+      ->capture_default_str();
+  command->add_option("--kv-dtype", arguments->options.kv_dtype, "Type of keys and values")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"f16", "f32", "i8", "f8"}));
   command->add_option("--arena-mb", arguments->options.arena_mb, "KV memory of each node")
       ->capture_default_str();
   command->add_option(
@@ -69,12 +86,15 @@ void add_same_tokens(CLI::App& group, Action& chosen) {
   command->add_flag(
       "--json", arguments->json, "Print the checks as JSON too, before the last line");
   command->footer(
-      "Starts three local clusters one after another. Each check prints what its passes were seen "
+      "Starts two or three local clusters one after another. Each check prints what its passes "
+      "were seen "
       "to\n"
       "do; a check whose case did not happen fails. The last line is \"N passed, M failed\".\n"
       "Examples:\n"
       "  tools/make_prompts > prompts.jsonl\n"
-      "  baton bench same-tokens --prompts prompts.jsonl");
+      "  baton bench same-tokens --prompts prompts.jsonl\n"
+      "  baton bench same-tokens --prompts prompts.jsonl --kv-dtype i8\n"
+      "  baton bench same-tokens --prompts prompts.jsonl --speculation ngram");
   command->callback(
       [arguments, &chosen] { chosen = [arguments] { return run_same_tokens(*arguments); }; });
 }
@@ -87,6 +107,7 @@ void add_bench(CLI::App& app, Action& chosen) {
   group->footer("Examples:\n  baton bench same-tokens --help\n  baton bench engine --help");
   add_same_tokens(*group, chosen);
   add_bench_engine(*group, chosen);
+  add_bench_interference(*group, chosen);
   add_bench_tokenizer(*group, chosen);
   add_bench_transfer(*group, chosen);
 }

@@ -12,6 +12,8 @@
 #include "common/config/catalogue.h"
 #include "common/config/cluster_config.h"
 #include "common/config/yaml_tree.h"
+#include "engine/model/model.h"
+#include "engine/model/model_file.h"
 #include "transfer/transport.h"
 
 namespace baton::cli {
@@ -38,6 +40,18 @@ std::uint64_t memory_of_this_machine() {
          static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
 }
 
+// All of a model but its weights: what a node reads first. Says what an operator should know.
+Status check_model(const std::string& path, std::uint32_t block_tokens) {
+  BATON_ASSIGN(const auto file, engine::ModelFile::open(path));
+  BATON_ASSIGN(auto spec, file->tokenizer_spec());
+  BATON_TRY(engine::Tokenizer::create(std::move(spec)));
+  BATON_TRY(engine::kv_layout_of(*file, block_tokens));
+  for (const std::string& note : file->notes()) {
+    fmt::print("note: {}: {}\n", path, note);
+  }
+  return {};
+}
+
 // What every program would trip over later, although the file is well formed.
 Status check_machine(const CheckArguments& arguments, const ClusterConfig& config) {
   const auto problem = [&](const std::string& key, const std::string& what) -> Status {
@@ -45,8 +59,13 @@ Status check_machine(const CheckArguments& arguments, const ClusterConfig& confi
     return fail(ErrorCode::InvalidConfig,
                 fmt::format("{}: {}: {}", place_in(root, key, arguments.config), key, what));
   };
-  if (!config.model.path.empty() && !std::filesystem::exists(config.model.path)) {
-    return problem("model.path", fmt::format("there is no file {}", config.model.path));
+  if (!config.model.path.empty()) {
+    if (!std::filesystem::exists(config.model.path)) {
+      return problem("model.path", fmt::format("there is no file {}", config.model.path));
+    }
+    if (const Status status = check_model(config.model.path, config.kv.block_tokens); !status) {
+      return problem("model.path", status.error().message);
+    }
   }
   const std::uint64_t memory = memory_of_this_machine() >> 20U;
   if (config.kv.arena_mb > memory) {
@@ -108,7 +127,8 @@ void add_check(CLI::App& app, Action& chosen) {
       "--describe", arguments->describe, "Print every key with default, bounds and help");
   command->footer(
       "A wrong key or value is told as file:line with the nearest valid key; so are a model file\n"
-      "that is not there, an arena larger than this machine's memory, and two programs that\n"
+      "that is not there or cannot be read, what a model folder lacks, an arena larger than this "
+      "machine's memory, and two programs that\n"
       "listen at one address. Exit status 2.\n"
       "Examples:\n"
       "  baton check configs/local.yaml\n"

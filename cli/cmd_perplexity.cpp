@@ -2,6 +2,8 @@
 #include <fmt/format.h>
 
 #include <memory>
+#include <optional>
+#include <string>
 
 #include "bench/perplexity.h"
 #include "cli/command.h"
@@ -12,6 +14,7 @@ namespace {
 
 struct PerplexityArguments {
   bench::PerplexityOptions options;
+  std::string kv_dtype = "f16";
   bool json = false;
 };
 
@@ -23,22 +26,48 @@ int run(const PerplexityArguments& arguments) {
   }
   options.model = *path;
   options.progress = [](std::string_view line) { fmt::print(stderr, "    {}\n", line); };
+  const auto dtype = kv_dtype_named(arguments.kv_dtype);
+  // Another type is measured beside f16, so that its cost is seen.
+  std::optional<bench::PerplexityResult> plain;
+  if (dtype && *dtype != KvDType::F16) {
+    const auto result = bench::run_perplexity(options);
+    if (!result) {
+      return report("perplexity", result.error());
+    }
+    plain = *result;
+    options.kv_dtype = *dtype;
+  }
   const auto result = bench::run_perplexity(options);
   if (!result) {
     return report("perplexity", result.error());
   }
+  const double cost = plain ? 100 * (result->perplexity / plain->perplexity - 1) : 0;
   if (arguments.json) {
-    fmt::print("{{\"perplexity\":{:.6f},\"standard_error\":{:.6f},\"tokens\":{},\"chunks\":{}}}\n",
-               result->perplexity,
-               result->standard_error,
-               result->tokens,
-               result->chunks);
+    const std::string beside =
+        plain ? fmt::format(
+                    ",\"f16_perplexity\":{:.6f},\"cost_percent\":{:.4f}", plain->perplexity, cost)
+              : std::string();
+    fmt::print(
+        "{{\"perplexity\":{:.6f},\"standard_error\":{:.6f},\"tokens\":{},\"chunks\":{},"
+        "\"kv_dtype\":\"{}\"{}}}\n",
+        result->perplexity,
+        result->standard_error,
+        result->tokens,
+        result->chunks,
+        arguments.kv_dtype,
+        beside);
   } else {
     fmt::print("perplexity {:.4f} +/- {:.4f} over {} tokens in {} chunks\n",
                result->perplexity,
                result->standard_error,
                result->tokens,
                result->chunks);
+    if (plain) {
+      fmt::print("keys and values in {}: {:+.3f} % beside {:.4f} in f16\n",
+                 arguments.kv_dtype,
+                 cost,
+                 plain->perplexity);
+    }
   }
   return kDone;
 }
@@ -52,7 +81,9 @@ void add_perplexity(CLI::App& app, Action& chosen) {
   command->add_option("text", arguments->options.text_file, "UTF-8 text, at least two chunks long")
       ->required()
       ->check(CLI::ExistingFile);
-  command->add_option("--model", arguments->options.model, "Catalogue name or GGUF file")
+  command
+      ->add_option(
+          "--model", arguments->options.model, "Catalogue name, GGUF file or Hugging Face folder")
       ->capture_default_str();
   command->add_option("--context", arguments->options.context, "Tokens of a chunk")
       ->capture_default_str();
@@ -62,10 +93,17 @@ void add_perplexity(CLI::App& app, Action& chosen) {
       ->capture_default_str();
   command->add_option("--backend", arguments->options.backend, "cpu or reference")
       ->capture_default_str();
+  command
+      ->add_option("--kv-dtype",
+                   arguments->kv_dtype,
+                   "Type of keys and values; others than f16 are measured beside it")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"f16", "f32", "i8", "f8"}));
   command->add_flag("--json", arguments->json, "Print one JSON line instead of text");
   command->footer(
       "Examples:\n"
       "  baton perplexity text.txt\n"
+      "  baton perplexity text.txt --kv-dtype i8\n"
       "  baton perplexity text.txt --model gemma3-270m --json");
   command->callback([arguments, &chosen] { chosen = [arguments] { return run(*arguments); }; });
 }

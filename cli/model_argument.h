@@ -1,4 +1,5 @@
-// The model a command line names: a GGUF file, or a catalogue name whose file is in the cache.
+// The model a command line names: a GGUF file, a Hugging Face folder, or a catalogue name whose
+// file is in the cache.
 //
 // Thread: main. Failure: NotFound that says how to fetch it.
 #pragma once
@@ -11,7 +12,7 @@ namespace baton::cli {
 
 inline Result<std::string> model_argument(const std::string& text) {
   ModelSection model;
-  if (text.ends_with(".gguf") || text.find('/') != std::string::npos) {
+  if (is_model_path(text)) {
     model.path = text;
   } else {
     model.id = text;

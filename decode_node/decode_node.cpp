@@ -112,15 +112,22 @@ void DecodeNode::make_grants() {
 
 void DecodeNode::make_scheduler() {
   const DecodeSection& config = deps_.config.decode;
+  const SpeculationSection& speculation = config.speculation;
   scheduler_ = std::make_unique<Scheduler>(
       deps_.control,
       steps_,
       deps_.kv,
       stream_,
       probe_,
-      engine::DecodeLimits{.max_batch = config.max_batch,
-                           .prefill_tokens = config.local_prefill_chunk},
-      deps_.identity.name,
+      Scheduler::Options{
+          .limits = {.max_batch = config.max_batch,
+                     .prefill_tokens = config.local_prefill_chunk,
+                     .step_seconds = std::chrono::duration<double>(config.itl_target).count()},
+          .drafts = {.mode = speculation.mode == "draft" ? engine::DraftMode::Model
+                                                         : engine::DraftMode::Ngram,
+                     .max_tokens = speculation.mode == "off" ? 0 : speculation.max_tokens,
+                     .min_match = speculation.min_match},
+          .node = deps_.identity.name},
       [this] { drain_.check(); });
   service_ = std::make_unique<Service>(
       *grants_, *scheduler_, deps_.kv, probe_, deps_.artifacts, deps_.identity, drain_, config);
@@ -147,7 +154,7 @@ wire::Heartbeat DecodeNode::heartbeat() {
   load.set_running(scheduler_->num_running() + grants_->num_open());
   load.set_queued_tokens(scheduler_->num_queued_tokens());
   load.set_decode_step_ms(static_cast<float>(scheduler_->step_seconds() * 1e3));
-  load.set_max_batch(deps_.config.decode.max_batch);
+  load.set_max_batch(scheduler_->batch_limit());
   load.set_local_prefill_max_tokens(deps_.config.decode.local_prefill_max_tokens);
   load.set_engine_steps(scheduler_->num_steps());
   return beat;

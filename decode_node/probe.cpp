@@ -43,6 +43,11 @@ Probe::Probe(Metrics& metrics)
       batch_(metrics.histogram(
           "baton_decode_batch", "Sequences in a step", {1, 2, 4, 8, 16, 32, 64, 128, 256})),
       tokens_(metrics.counter("baton_decode_tokens_total", "Tokens sampled")),
+      drafted_(metrics.counter("baton_decode_drafted_tokens_total",
+                               "Tokens guessed and checked by a step")),
+      accepted_(
+          metrics.counter("baton_decode_accepted_tokens_total",
+                          "Guessed tokens that were right: steps saved, each of one sequence")),
       stopped_(ended_counter(metrics, "stop")),
       at_length_(ended_counter(metrics, "length")),
       cancelled_({cancelled_counter(metrics, "granted"),

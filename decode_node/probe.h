@@ -23,7 +23,9 @@ class Probe {
   explicit Probe(Metrics& metrics);
 
   void step(double seconds, std::size_t batch);
-  void token() { tokens_.add(); }
+  void tokens(std::size_t count) { tokens_.add(static_cast<double>(count)); }
+  void drafted(std::size_t count) { drafted_.add(static_cast<double>(count)); }
+  void accepted(std::size_t count) { accepted_.add(static_cast<double>(count)); }
   void ended(FinishReason reason);
   // A request that ends here by an error event.
   void handed_back(ErrorCode why);
@@ -38,6 +40,8 @@ class Probe {
   Histogram step_seconds_;
   Histogram batch_;
   Counter tokens_;
+  Counter drafted_;
+  Counter accepted_;
   Counter stopped_;
   Counter at_length_;
   std::array<Counter, kCancelPhases> cancelled_;

@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <chrono>
+#include <numeric>
 #include <utility>
+
+#include "engine/speculation/draft_plan.h"
 
 namespace baton::decode_node {
 namespace {
@@ -27,16 +30,14 @@ Scheduler::Scheduler(Executor& executor,
                      engine::KvMemory& kv,
                      node::TokenStream& stream,
                      Probe& probe,
-                     engine::DecodeLimits limits,
-                     NodeName node,
+                     Options options,
                      std::function<void()> on_ended)
     : executor_(executor),
       steps_(steps),
       kv_(kv),
       stream_(stream),
       probe_(probe),
-      limits_(limits),
-      node_(std::move(node)),
+      options_(std::move(options)),
       on_ended_(std::move(on_ended)) {}
 
 std::uint32_t Scheduler::blocks_now(const Running& running) const {
@@ -52,6 +53,15 @@ bool Scheduler::may_grow(const Running& running) const {
 std::uint32_t Scheduler::num_growing() const {
   return static_cast<std::uint32_t>(std::ranges::count_if(
       running_, [this](const Running& running) { return may_grow(running); }));
+}
+
+std::uint32_t Scheduler::batch_limit() const {
+  std::uint64_t context = 0;
+  for (const Running& running : running_) {
+    context += running.sequence->tokens().size();
+  }
+  return engine::largest_batch(
+      options_.limits, cost_, context / std::max<std::size_t>(1, running_.size()));
 }
 
 void Scheduler::grow() {
@@ -77,7 +87,8 @@ void Scheduler::grow() {
     const auto youngest = std::find_if(
         running_.rbegin(), running_.rend(), [this](const Running& r) { return may_grow(r); });
     const auto victim = std::prev(youngest.base());
-    tell(*victim, {ErrorCode::Preempted, "node " + node_ + " needs the blocks for older requests"});
+    tell(*victim,
+         {ErrorCode::Preempted, "node " + options_.node + " needs the blocks for older requests"});
     probe_.handed_back(ErrorCode::Preempted);
     const bool is_self = victim == it;
     const auto next = running_.erase(victim);
@@ -96,7 +107,11 @@ void Scheduler::add(Arrival arrival) {
                       .figures = std::move(arrival.figures),
                       .arrived = executor_.now()});
   Running& added = running_.back();
-  added.figures.node = node_;
+  added.number = ++num_added_;
+  added.figures.node = options_.node;
+  if (options_.drafts.max_tokens > 0) {
+    added.drafter = std::make_unique<engine::Drafter>(options_.drafts);
+  }
   const Duration left = arrival.deadline ? *arrival.deadline - executor_.now()
                                          : Duration(added.sequence->request().deadline);
   added.deadline = executor_.call_after(std::max(Duration::zero(), left), [this, &added] {
@@ -124,48 +139,112 @@ void Scheduler::pump() {
     return;
   }
   grow();
-  std::vector<engine::Sequence*> sequences;
+  std::vector<engine::DecodeWish> wishes;
   for (Running& running : running_) {
     if (blocks_now(running) <= running.sequence->table().num_blocks()) {
-      sequences.push_back(running.sequence.get());
+      wishes.push_back({running.sequence.get(), running.last_turn});
     }
   }
-  const auto planned = engine::plan_decode(sequences, limits_);
+  auto planned = engine::plan_decode(wishes, options_.limits, cost_);
   if (planned.empty()) {
     return;
   }
-  std::vector<StepSlice> slices;
+  draft(planned);
+  Step step;
   for (const engine::PlannedSlice& slice : planned) {
-    const auto running = std::ranges::find_if(
-        running_, [&](const Running& r) { return r.sequence.get() == slice.sequence; });
-    running->in_step = true;
-    if (!std::exchange(running->has_started, true)) {
-      running->figures.queue_us = node::to_us(executor_.now() - running->arrived);
+    Running& running = running_of(*slice.sequence);
+    running.in_step = true;
+    running.last_turn = ++num_turns_;
+    if (!std::exchange(running.has_started, true)) {
+      running.figures.queue_us = node::to_us(executor_.now() - running.arrived);
     }
-    running->figures.max_batch =
-        std::max(running->figures.max_batch, static_cast<std::uint32_t>(planned.size()));
+    running.figures.max_batch =
+        std::max(running.figures.max_batch, static_cast<std::uint32_t>(planned.size()));
     if (slice.sequence->is_prefilling()) {
-      ++running->figures.chunks;
+      ++running.figures.chunks;
     }
-    slices.push_back({&*running, slice.count});
+    step.slices.push_back({&running, slice.count});
+    step.drafts += static_cast<std::uint32_t>(slice.drafts.size()) + slice.wanted_drafts;
   }
+  step.shape = engine::shape_of(planned);
   steps_.run(engine::to_step_plan(planned),
              nullptr,
-             [this, slices = std::move(slices)](node::StepEngine::Outcome outcome) {
-               step_done(slices, std::move(outcome));
+             [this, step = std::move(step)](node::StepEngine::Outcome outcome) mutable {
+               step_done(std::move(step), std::move(outcome));
              });
 }
 
-void Scheduler::step_done(const std::vector<StepSlice>& slices, node::StepEngine::Outcome outcome) {
+Scheduler::Running& Scheduler::running_of(const engine::Sequence& sequence) {
+  return *std::ranges::find_if(
+      running_, [&](const Running& running) { return running.sequence.get() == &sequence; });
+}
+
+std::uint32_t Scheduler::room_for_drafts(Running& running, std::uint32_t wanted) {
+  engine::BlockTable& table = running.sequence->table();
+  const auto known = static_cast<std::uint32_t>(running.sequence->tokens().size());
+  const auto covered = [&] { return table.num_blocks() * kv_.layout().block_tokens - known; };
+  // What a step needs anyway comes first: every sequence could still take a block.
+  if (covered() < wanted && kv_.pool().free() > running_.size()) {
+    if (auto leases = kv_.acquire(1)) {
+      table.append(std::move(*leases));
+    }
+  }
+  return std::min(wanted, covered());
+}
+
+void Scheduler::draft(std::vector<engine::PlannedSlice>& planned) {
+  if (options_.drafts.max_tokens == 0) {
+    return;
+  }
+  std::vector<engine::DraftOffer> offers(planned.size());
+  std::size_t sequences = 0;
+  for (std::size_t i = 0; i < planned.size(); ++i) {
+    const engine::Sequence& sequence = *planned[i].sequence;
+    sequences += planned[i].count == sequence.num_pending() ? 1 : 0;
+    const std::uint32_t most = sequence.max_drafts();
+    if (most == 0) {
+      continue;
+    }
+    engine::Drafter& drafter = *running_of(sequence).drafter;
+    offers[i] = {.tokens = std::min(most, drafter.offer(sequence.tokens())),
+                 .chance = drafter.chance(),
+                 .row_seconds = cost_.row_seconds(sequence.tokens().size())};
+  }
+  const auto counts = engine::plan_drafts(
+      offers, sequences, cost_.predict(engine::shape_of(planned)), options_.limits.step_seconds);
+  for (std::size_t i = 0; i < planned.size(); ++i) {
+    if (counts[i] == 0) {
+      continue;
+    }
+    Running& running = running_of(*planned[i].sequence);
+    const std::uint32_t count = room_for_drafts(running, counts[i]);
+    if (options_.drafts.mode == engine::DraftMode::Model) {
+      planned[i].wanted_drafts = count;
+      planned[i].number = running.number;
+    } else {
+      planned[i].drafts = running.drafter->tokens().first(count);
+    }
+  }
+}
+
+void Scheduler::step_done(Step step, node::StepEngine::Outcome outcome) {
   const double seconds = to_seconds(outcome.duration);
   step_seconds_ = step_seconds_ == 0 ? seconds : 0.9 * step_seconds_ + 0.1 * seconds;
-  probe_.step(seconds, slices.size());
+  // A draft model may have had less to say.
+  step.shape.rows -=
+      step.drafts - std::reduce(outcome.result.drafted.begin(), outcome.result.drafted.end());
+  cost_.observe(step.shape, seconds);
+  probe_.step(seconds, step.slices.size());
   bool any_over = false;
-  for (std::size_t i = 0; i < slices.size(); ++i) {
-    Running& running = *slices[i].running;
+  for (std::size_t i = 0; i < step.slices.size(); ++i) {
+    Running& running = *step.slices[i].running;
     running.in_step = false;
-    running.is_over =
-        running.is_over || apply(slices[i], outcome.result.sampled[i], outcome.duration);
+    std::vector<engine::SampledToken> sampled = std::move(outcome.result.followed[i]);
+    if (auto& first = outcome.result.sampled[i]) {
+      sampled.insert(sampled.begin(), std::move(*first));
+    }
+    running.is_over = running.is_over ||
+                      apply(step.slices[i], sampled, outcome.result.drafted[i], outcome.duration);
     if (!running.is_over && running.hand_back) {
       tell(running, *running.hand_back);
       running.is_over = true;
@@ -181,24 +260,34 @@ void Scheduler::step_done(const std::vector<StepSlice>& slices, node::StepEngine
 }
 
 bool Scheduler::apply(const StepSlice& slice,
-                      const std::optional<engine::SampledToken>& sampled,
+                      const std::vector<engine::SampledToken>& sampled,
+                      std::uint32_t drafted,
                       Duration duration) {
   Running& running = *slice.running;
   engine::Sequence& sequence = *running.sequence;
   running.figures.compute_us += node::to_us(duration);
   TokenEvent event = event_of(sequence);
-  const FinishReason finish = sequence.advance(slice.count, sampled ? &*sampled : nullptr);
+  const auto [finish, taken] = sequence.advance_all(slice.count, sampled);
   sequence.table().seal(
       kv_.index(), kv_.layout().block_tokens, sequence.tokens(), sequence.computed());
-  if (!sampled) {
+  if (taken == 0) {
     return false;
   }
-  event.tokens = {sampled->token};
-  if (sequence.request().sampling.num_logprobs >= 0) {
-    event.logprobs = {{sampled->token, sampled->logprob}};
-    event.top_logprobs = {sampled->top};
+  for (std::uint32_t i = 0; i < taken; ++i) {
+    event.tokens.push_back(sampled[i].token);
+    if (sequence.request().sampling.num_logprobs >= 0) {
+      event.logprobs.push_back({sampled[i].token, sampled[i].logprob});
+      event.top_logprobs.push_back(sampled[i].top);
+    }
   }
-  probe_.token();
+  if (running.drafter != nullptr) {
+    running.drafter->learn(event.tokens, drafted);
+  }
+  running.figures.drafted_tokens += drafted;
+  running.figures.accepted_tokens += taken - 1;
+  probe_.drafted(drafted);
+  probe_.accepted(taken - 1);
+  probe_.tokens(taken);
   report(running, std::move(event), finish);
   return finish != FinishReason::None;
 }

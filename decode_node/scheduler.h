@@ -6,6 +6,9 @@
 // (Preempted), so the oldest always gets on. One whose blocks suffice to its end is never
 // preempted.
 //
+// With speculation a step also carries guesses of what sequences say next, where they are worth
+// their time; the answers are the same. Guesses never make a sequence wait, nor lose its blocks.
+//
 // Owner: DecodeNode. Thread: control strand. Failure: none; requests are checked before.
 #pragma once
 
@@ -20,8 +23,10 @@
 #include "common/types/token_event.h"
 #include "decode_node/probe.h"
 #include "engine/kv/kv_memory.h"
+#include "engine/speculation/drafter.h"
 #include "engine/step/planner.h"
 #include "engine/step/sequence.h"
+#include "engine/step/step_cost.h"
 #include "node/client.h"
 #include "node/step_engine.h"
 #include "node/token_stream.h"
@@ -38,13 +43,18 @@ class Scheduler {
     std::optional<TokenId> first_token;  // sampled elsewhere; its event was sent from there
   };
 
+  struct Options {
+    engine::DecodeLimits limits;
+    engine::DraftLimits drafts;
+    NodeName node;
+  };
+
   Scheduler(Executor& executor,
             node::StepEngine& steps,
             engine::KvMemory& kv,
             node::TokenStream& stream,
             Probe& probe,
-            engine::DecodeLimits limits,
-            NodeName node,
+            Options options,
             std::function<void()> on_ended);
   Scheduler(const Scheduler&) = delete;
   Scheduler& operator=(const Scheduler&) = delete;
@@ -68,23 +78,33 @@ class Scheduler {
   // Prompt tokens that wait to be prefilled here.
   std::uint32_t num_queued_tokens() const;
   double step_seconds() const { return step_seconds_; }  // smoothed
+  // Sequences that may be here: as many as the limits and the target of a step's time allow.
+  std::uint32_t batch_limit() const;
   std::uint64_t num_steps() const { return steps_.num_steps(); }
 
  private:
   struct Running {
+    std::uint64_t number = 0;
     node::ClientId client;
     std::unique_ptr<engine::Sequence> sequence;
     RequestFigures figures;
     TimePoint arrived;
     TimerHandle deadline;
+    std::uint64_t last_turn = 0;
     bool in_step = false;
-    bool has_started = false;        // was in a step
-    bool is_over = false;            // leaves when its step has ended; says nothing more
-    std::optional<Error> hand_back;  // leaves so when its step has ended
+    bool has_started = false;                  // was in a step
+    bool is_over = false;                      // leaves when its step has ended; says nothing more
+    std::optional<Error> hand_back;            // leaves so when its step has ended
+    std::unique_ptr<engine::Drafter> drafter;  // null: no speculation
   };
   struct StepSlice {
     Running* running = nullptr;
     std::uint32_t count = 0;
+  };
+  struct Step {
+    std::vector<StepSlice> slices;
+    engine::StepShape shape;
+    std::uint32_t drafts = 0;  // sent or asked for
   };
 
   void pump();
@@ -94,10 +114,16 @@ class Scheduler {
   // Blocks that a sequence must have before its next step, and before its last.
   std::uint32_t blocks_now(const Running& running) const;
   bool may_grow(const Running& running) const;
-  void step_done(const std::vector<StepSlice>& slices, node::StepEngine::Outcome outcome);
+  Running& running_of(const engine::Sequence& sequence);
+  // Adds guesses to the slices that are worth it.
+  void draft(std::vector<engine::PlannedSlice>& planned);
+  // Drafts of a sequence that have blocks; takes one block more for them where plenty are free.
+  std::uint32_t room_for_drafts(Running& running, std::uint32_t wanted);
+  void step_done(Step step, node::StepEngine::Outcome outcome);
   // True when the sequence is over.
   bool apply(const StepSlice& slice,
-             const std::optional<engine::SampledToken>& sampled,
+             const std::vector<engine::SampledToken>& sampled,
+             std::uint32_t drafted,
              Duration duration);
   void report(Running& running, TokenEvent event, FinishReason finish);
   // The sequences leave without an event; in a step, when it has ended, whatever it brings.
@@ -114,11 +140,13 @@ class Scheduler {
   engine::KvMemory& kv_;
   node::TokenStream& stream_;
   Probe& probe_;
-  const engine::DecodeLimits limits_;
-  const NodeName node_;
+  const Options options_;
   const std::function<void()> on_ended_;
   std::list<Running> running_;  // oldest first; addresses stay
   double step_seconds_ = 0;
+  engine::StepCost cost_;
+  std::uint64_t num_added_ = 0;
+  std::uint64_t num_turns_ = 0;
 };
 
 }  // namespace baton::decode_node

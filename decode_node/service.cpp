@@ -63,11 +63,12 @@ Result<KvGrant> Service::reserve(node::ClientId client, const wire::Reserve& mes
   BATON_TRY(drain_.check_open());
   BATON_ASSIGN(node::Asked asked, node::read_request(message.request(), identity_));
   // Grants count: a sequence whose blocks arrive must find a place in the batch.
-  if (scheduler_.num_running() + grants_.num_open() >= config_.max_batch) {
+  const std::uint32_t in_work = scheduler_.num_running() + grants_.num_open();
+  if (in_work >= scheduler_.batch_limit()) {
     return fail(ErrorCode::Busy,
                 fmt::format("node {} has {} requests in work, its limit; retry when one has ended",
                             identity_.name,
-                            config_.max_batch));
+                            in_work));
   }
   // Each request that may outgrow its blocks keeps one block away from newcomers.
   const GrantTable::Terms terms{

@@ -40,7 +40,7 @@ struct ModelInfo {
 struct SequenceSlice {
   std::span<const TokenId> tokens;   // never empty
   std::uint32_t first_position = 0;  // absolute position of tokens[0]
-  std::span<const BlockId> blocks;   // covers [0, first_position + tokens.size())
+  std::span<const BlockId> blocks;   // covers [0, first_position + num_rows())
   // Sample the token that follows the last one; then the fields below are read.
   bool sample = false;
   const SamplingParams* sampling = nullptr;
@@ -50,6 +50,16 @@ struct SequenceSlice {
       output;  // tokens generated before; its size is the random key's position
   std::span<const TokenId>
       barred;  // tokens that may not be sampled (stop tokens before min_tokens)
+  // Guesses of what follows `tokens`, computed in the same step: while a sampled token equals its
+  // draft, the token behind it is sampled too, as if the draft were the last of `output`. Empty
+  // without `sample`. Keys and values behind the first wrong draft are of no use.
+  std::span<const TokenId> drafts;
+  // Guesses that a runner with a draft model may add itself, and whose text they go on: unlike any
+  // other sequence's number on the node.
+  std::uint32_t wanted_drafts = 0;
+  std::uint64_t sequence = 0;
+
+  std::size_t num_rows() const { return tokens.size() + drafts.size(); }
 };
 
 struct StepPlan {
@@ -64,6 +74,9 @@ struct SampledToken {
 
 struct StepResult {
   std::vector<std::optional<SampledToken>> sampled;  // one for each slice
+  // What was sampled behind right drafts, in order: one list for each slice.
+  std::vector<std::vector<SampledToken>> followed;
+  std::vector<std::uint32_t> drafted;  // drafts of each slice
 };
 
 // Called on the engine thread after a layer's keys and values of every slice are in the arena.

@@ -30,6 +30,8 @@ struct AnswerFigures {
   std::chrono::microseconds transfer{0};
   std::uint32_t max_batch = 0;
   std::uint32_t chunks = 0;
+  std::uint32_t drafted_tokens = 0;
+  std::uint32_t accepted_tokens = 0;
   std::uint32_t attempts = 0;
   std::uint32_t failovers = 0;  // attempts that failed and were taken over by another
 };

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "common/base/cores.h"
 #include "common/base/random.h"
 #include "common/exec/asio_executor.h"
 #include "common/obs/metrics.h"
@@ -134,8 +135,10 @@ Result<std::unique_ptr<Gateway>> Gateway::start(const ClusterConfig& config,
   std::unique_ptr<Gateway> gateway(new Gateway(std::make_unique<Parts>(config, log, tuning)));
   Parts& parts = *gateway->parts_;
   Status listening;
-  parts.control.run_and_wait(
-      [&] { listening = parts.membership.listen(config.gateway.control_listen); });
+  parts.control.run_and_wait([&] {
+    prefer_short_turns();
+    listening = parts.membership.listen(config.gateway.control_listen);
+  });
   if (!listening) {
     return fail(listening.error().code,
                 fmt::format("gateway.control_listen: {}", listening.error().message));

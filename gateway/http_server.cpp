@@ -13,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "common/base/cores.h"
 #include "common/base/host_port.h"
 #include "common/exec/thread.h"
 #include "gateway/http_connection.h"
@@ -159,6 +160,7 @@ struct HttpServer::Impl {
     for (auto& worker : workers) {
       worker->runner = std::jthread([raw = worker.get()] {
         set_thread_name(fmt::format("http-{}", raw->thread.number));
+        prefer_short_turns();
         raw->context.run();
       });
     }

@@ -301,6 +301,8 @@ void RequestTracker::add_figures(Tracked& tracked,
   }
   all.transfer = std::max(all.transfer, std::chrono::microseconds(figures.transfer_us));
   all.max_batch = std::max(all.max_batch, figures.max_batch);
+  all.drafted_tokens += figures.drafted_tokens;
+  all.accepted_tokens += figures.accepted_tokens;
 }
 
 // ---- what an attempt holds on nodes

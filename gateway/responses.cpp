@@ -156,7 +156,8 @@ std::string figures_json(const AnswerFigures& figures) {
       std::back_inserter(out),
       ",\"kv_bytes_moved\":{},\"prefix_blocks_held\":{},\"cached_tokens\":{},"
       "\"pulled_tokens\":{},\"queue_ms\":{:.3f},\"prefill_ms\":{:.3f},\"transfer_ms\":{:.3f},"
-      "\"max_batch\":{},\"chunks\":{},\"attempts\":{},\"failovers\":{}}}",
+      "\"max_batch\":{},\"chunks\":{},\"drafted_tokens\":{},\"accepted_tokens\":{},\"attempts\":{},"
+      "\"failovers\":{}}}",
       figures.kv_bytes_moved,
       figures.prefix_blocks_held,
       figures.cached_tokens,
@@ -166,6 +167,8 @@ std::string figures_json(const AnswerFigures& figures) {
       milliseconds(figures.transfer),
       figures.max_batch,
       figures.chunks,
+      figures.drafted_tokens,
+      figures.accepted_tokens,
       figures.attempts,
       figures.failovers);
   return out;

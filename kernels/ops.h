@@ -44,6 +44,19 @@ class PackedMatrix {
   virtual std::size_t bytes() const = 0;  // memory it owns
 };
 
+// Keeps packed weights from one start to the next. A backend asks for each weight before it packs
+// it, and tells of each that it packed, in the order of its `pack` calls.
+class PackedStore {
+ public:
+  virtual ~PackedStore() = default;
+  // What the store has for this weight: `bytes` bytes, 64-byte aligned, kernels may read a little
+  // past them. Null: nothing.
+  virtual std::shared_ptr<const std::byte> find(const WeightView& weight, std::size_t bytes) = 0;
+  virtual void add(const WeightView& weight,
+                   std::shared_ptr<const std::byte> packed,
+                   std::size_t bytes) = 0;
+};
+
 // y = x · wᵀ. x: [m][cols], y: [m][rows] with `y_stride` floats from row to row (0: rows).
 struct MatmulOut {
   const PackedMatrix* weight = nullptr;
@@ -76,10 +89,18 @@ struct AttentionParams {
   std::uint32_t layer = 0;
   std::uint32_t heads = 0;
   std::uint32_t kv_heads = 0;
+  std::uint32_t first_kv_head = 0;  // of the arena's: which of them `kv_heads` are
   std::uint32_t head_dim = 0;
   float scale = 1.0F;
   std::uint32_t window = 0;  // sees positions (p - window, p]; 0: all
   float softcap = 0.0F;      // scores = softcap * tanh(scores / softcap); 0: off
+};
+
+// How a router chooses a row's experts.
+struct RouteParams {
+  std::uint32_t count = 0;  // of experts
+  std::uint32_t used = 0;   // by a row
+  bool renormalise = false;
 };
 
 class Backend {
@@ -92,6 +113,11 @@ class Backend {
   virtual std::uint64_t numerics_family() const = 0;
 
   virtual Result<std::unique_ptr<PackedMatrix>> pack(const WeightView& weight) = 0;
+  // Names the bytes that `pack` makes and changes whenever they do: letters, digits, dots. Empty:
+  // there is nothing to keep.
+  virtual std::string packed_layout() const { return {}; }
+  // `pack` asks and tells this store from now on. Borrowed; null: none.
+  virtual void use_store(PackedStore* store) { static_cast<void>(store); }
 
   // out[i] = scale * row ids[i] of the table. out: [ids][cols]
   virtual void embed(const PackedMatrix& table,
@@ -137,6 +163,33 @@ class Backend {
 
   // x += y. [n]
   virtual void add(float* x, const float* y, std::size_t n) = 0;
+  // Every row of x += bias. x: [m][dim]; bias: [dim].
+  virtual void add_bias(float* x, std::size_t m, std::size_t dim, const float* bias) = 0;
+  // x = cap * tanh(x / cap). [n]
+  virtual void softcap(float* x, std::size_t n, float cap) = 0;
+
+  // Mixture of experts, in three steps around matmuls of an expert's rows each:
+  // 1. A row's `used` largest logits, largest first, the lower index first among equals, and their
+  //    share of the softmax over all logits, or over those chosen when `renormalise`.
+  //    logits: [m][count]; experts, weights: [m][used].
+  virtual void route(const float* logits,
+                     std::size_t m,
+                     const RouteParams& params,
+                     std::uint32_t* experts,
+                     float* weights) = 0;
+  // 2. out[i] = x[rows[i]]. out: [rows][dim], no alias.
+  virtual void gather_rows(const float* x,
+                           std::size_t dim,
+                           std::span<const std::uint32_t> rows,
+                           float* out) = 0;
+  // 3. out[r] = sum of weights[r][j] * x[rows[r][j]], j ascending. rows, weights: [m][used];
+  //    out: [m][dim], no alias.
+  virtual void mix_rows(const float* x,
+                        std::size_t dim,
+                        std::span<const std::uint32_t> rows,
+                        const float* weights,
+                        std::size_t used,
+                        float* out) = 0;
 
   // Writes keys and values of each slice's new tokens into the arena, rounded to the layout's
   // dtype. k, v: [rows][stride], kv heads at h * head_dim.

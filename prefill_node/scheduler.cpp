@@ -6,6 +6,13 @@
 #include <utility>
 
 namespace baton::prefill_node {
+namespace {
+
+// A prompt that has waited so long is overtaken by no more urgent one.
+constexpr std::chrono::seconds kPatience{10};
+
+}  // namespace
+
 Scheduler::Scheduler(Parts parts, engine::PrefillLimits limits)
     : parts_(std::move(parts)), limits_(limits) {}
 
@@ -21,6 +28,7 @@ void Scheduler::add(node::ClientId client,
   job.choice = request.choice;
   job.size = size;
   const auto deadline = request.deadline;
+  job.due = parts_.executor.now() + deadline;
   job.request = std::move(request);
   job.arrived = parts_.executor.now();
   job.figures.node = parts_.node;
@@ -140,13 +148,14 @@ void Scheduler::pump() {
       break;
     }
   }
-  std::vector<engine::Sequence*> sequences;
+  std::vector<engine::PrefillWish> wishes;
   for (Job& job : jobs_) {
     if (job.state == JobState::Computing) {
-      sequences.push_back(job.sequence.get());
+      wishes.push_back({job.sequence.get(), job.arrived, job.due});
     }
   }
-  const auto planned = engine::plan_prefill(sequences, limits_);
+  const auto planned =
+      engine::plan_prefill(engine::by_urgency(wishes, parts_.executor.now(), kPatience), limits_);
   if (!planned.empty()) {
     run_step(planned);
   }

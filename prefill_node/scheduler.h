@@ -1,6 +1,6 @@
 // Owns every request on a prefill node: gives it blocks, computes its prompt in chunks packed with
-// others', sends the first token to its gateway, and keeps its blocks until the decode node has
-// them or nothing reads them any more.
+// others', the most urgent first, sends the first token to its gateway, and keeps its blocks until
+// the decode node has them or nothing reads them any more.
 //
 //   Waiting (no blocks) -> [Pulling (a prefix from decode) ->] Computing -> Delivering (flush,
 //        Commit) -> gone; any of them -> Ending (abort until quiet) -> gone
@@ -95,6 +95,7 @@ class Scheduler {
     std::unique_ptr<KvSender> sender;
     RequestFigures figures;
     TimePoint arrived;
+    TimePoint due{};
     TimerHandle deadline;
     bool in_step = false;
     std::optional<std::string> end_reason;  // ends when its step has ended

@@ -1,4 +1,5 @@
-// A block holds two boxes, keys and values, each with the axes head, dim and token. A copy between
+// A block holds two boxes, keys and values, each with the axes head, dim and token, and where the
+// type has scales two more without the axis dim. A copy between
 // two blocks is a box as well: axes that lie without gaps on both sides melt into the length, axes
 // that continue one another melt together, what is left becomes loops.
 #include "transfer/layout_plan.h"
@@ -13,25 +14,31 @@
 namespace baton::transfer {
 namespace {
 
-// Where element (head, dim, token) of keys or values lies in a block, in elements.
+enum class Part : std::uint8_t { Keys, Values, KeyScales, ValueScales };
+constexpr std::array kParts{Part::Keys, Part::Values, Part::KeyScales, Part::ValueScales};
+
+// Where element (head, dim, token) of a part lies in a block, in bytes. Scales have one dim.
 struct Box {
+  std::uint64_t element = 0;
   std::uint64_t base = 0;
   std::uint64_t head = 0;
   std::uint64_t dim = 0;
   std::uint64_t token = 0;
 };
 
-Box box_of(const KvLayout& layout, bool values) {
+Box box_of(const KvLayout& layout, Part part) {
   const std::uint64_t heads = layout.kv_heads;
-  const std::uint64_t dims = layout.head_dim;
   const std::uint64_t tokens = layout.block_tokens;
+  const bool scales = part == Part::KeyScales || part == Part::ValueScales;
+  const bool second = part == Part::Values || part == Part::ValueScales;
+  const std::uint64_t dims = scales ? 1 : layout.head_dim;
   Box box;
-  box.base = values ? heads * dims * tokens : 0;
+  box.element = scales ? layout.scale_bytes() : layout.element_bytes();
   switch (layout.order) {
     case KvOrder::KeysByDimValuesByToken:
       box.head = dims * tokens;
-      box.dim = values ? 1 : tokens;
-      box.token = values ? dims : 1;
+      box.dim = part == Part::Keys ? tokens : 1;
+      box.token = part == Part::Keys ? 1 : dims;
       break;
     case KvOrder::ByHeadAndToken:
       box.head = dims * tokens;
@@ -44,6 +51,10 @@ Box box_of(const KvLayout& layout, bool values) {
       box.token = heads * dims;
       break;
   }
+  for (std::uint64_t* step : {&box.head, &box.dim, &box.token}) {
+    *step *= box.element;
+  }
+  box.base = (scales ? layout.scales_at() : 0) + (second ? heads * dims * tokens * box.element : 0);
   return box;
 }
 
@@ -112,10 +123,14 @@ void copy_rows(std::uint64_t length,
                std::byte* target) {
   // The lengths that occur by the thousand: elements, and 16, 32 or 64 of them.
   switch (length) {
+    case 1:
+      return copy_rows<1>(rows, source, target);
     case 2:
       return copy_rows<2>(rows, source, target);
     case 4:
       return copy_rows<4>(rows, source, target);
+    case 16:
+      return copy_rows<16>(rows, source, target);
     case 32:
       return copy_rows<32>(rows, source, target);
     case 64:
@@ -202,7 +217,6 @@ void plan_layout(const LayoutSide& source,
                  std::vector<BlockCopy>& out) {
   const KvLayout& from = source.layout;
   const KvLayout& to = target.layout;
-  const std::uint64_t element = from.element_bytes();
   std::vector<Axis> axes;
   std::uint32_t token = tokens.first;
   while (token < tokens.end() && heads.count > 0) {
@@ -212,20 +226,24 @@ void plan_layout(const LayoutSide& source,
     const std::uint32_t to_token = in_target % to.block_tokens;
     const std::uint32_t count = std::min(
         {tokens.end() - token, from.block_tokens - from_token, to.block_tokens - to_token});
-    for (const bool values : {false, true}) {
-      const Box a = box_of(from, values);
-      const Box b = box_of(to, values);
+    for (const Part part : kParts) {
+      const Box a = box_of(from, part);
+      const Box b = box_of(to, part);
+      if (a.element == 0) {
+        continue;  // a type without scales
+      }
       BlockCopy copy;
       copy.source = source.blocks[in_source / from.block_tokens];
       copy.source_offset =
-          element * (a.base + (heads.first - source.heads.first) * a.head + from_token * a.token);
+          a.base + (heads.first - source.heads.first) * a.head + from_token * a.token;
       copy.target = target.blocks[in_target / to.block_tokens];
       copy.target_offset =
-          element * (b.base + (heads.first - target.heads.first) * b.head + to_token * b.token);
-      axes = {{heads.count, a.head * element, b.head * element},
-              {from.head_dim, a.dim * element, b.dim * element},
-              {count, a.token * element, b.token * element}};
-      shape(axes, element, copy);
+          b.base + (heads.first - target.heads.first) * b.head + to_token * b.token;
+      const bool scales = part == Part::KeyScales || part == Part::ValueScales;
+      axes = {{heads.count, a.head, b.head},
+              {scales ? 1 : from.head_dim, a.dim, b.dim},
+              {count, a.token, b.token}};
+      shape(axes, a.element, copy);
       append(copy, from.block_bytes(), to.block_bytes(), out);
     }
     token += count;

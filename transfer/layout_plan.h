@@ -1,6 +1,6 @@
 // Turns "these tokens, from blocks of this layout, into blocks of that one" into copies: another
 // block size, another element order, another split of the KV heads over tensor-parallel ranks.
-// Element types are never converted.
+// Element types are never converted; scales travel with the elements they belong to.
 //
 // Thread: pure functions. Failure: `check_plan` says why two sides do not fit; `plan_layout`
 // requires that it was asked.
@@ -75,7 +75,8 @@ struct BlockCopy {
 
 // InvalidArgument unless both sides hold the heads and the tokens, of one dtype and head size.
 Status check_plan(const LayoutSide& source, const LayoutSide& target, Range heads, Range tokens);
-// Appends the copies that bring keys and values of `heads` and `tokens` from source to target.
+// Appends the copies that bring keys and values of `heads` and `tokens`, and their scales, from
+// source to target.
 // Together they write each of these elements once and nothing else. REQUIRES: check_plan.
 void plan_layout(const LayoutSide& source,
                  const LayoutSide& target,

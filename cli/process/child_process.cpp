@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -207,7 +208,8 @@ std::optional<ExitState> ChildProcess::wait(milliseconds limit) {
       return std::nullopt;
     }
     int status = 0;
-    if (waitpid(pid_, &status, 0) != pid_) {
+    rusage used{};
+    if (wait4(pid_, &status, 0, &used) != pid_) {
       continue;
     }
     ExitState state;
@@ -216,6 +218,7 @@ std::optional<ExitState> ChildProcess::wait(milliseconds limit) {
     } else {
       state.code = WEXITSTATUS(status);
     }
+    state.peak_rss_bytes = static_cast<std::size_t>(used.ru_maxrss) * 1024;
     exit_ = state;
     return exit_;
   }

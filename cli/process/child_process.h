@@ -8,6 +8,7 @@
 #include <sys/types.h>
 
 #include <chrono>
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <utility>
@@ -26,8 +27,9 @@ struct ChildOptions {
 };
 
 struct ExitState {
-  int code = 0;    // exit status, when it ended by itself
-  int signal = 0;  // != 0: the signal that ended it
+  int code = 0;                    // exit status, when it ended by itself
+  int signal = 0;                  // != 0: the signal that ended it
+  std::size_t peak_rss_bytes = 0;  // most memory it had at a time, mapped files included
   bool clean() const { return code == 0 && signal == 0; }
   // "exit status 3", "killed by signal 9 (Killed)".
   std::string to_string() const;

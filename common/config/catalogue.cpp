@@ -217,11 +217,24 @@ Result<CatalogueModel> find_model(const std::vector<CatalogueModel>& models,
               fmt::format("no model `{}` in the catalogue; there are: {}", name, names));
 }
 
+bool is_model_path(const std::string& text) {
+  std::error_code error;
+  return text.ends_with(".gguf") || text.find('/') != std::string::npos ||
+         fs::exists(text + "/config.json", error);
+}
+
+std::string model_name_of(const std::string& path) {
+  std::error_code error;
+  fs::path full = fs::absolute(path, error).lexically_normal();
+  full = full.has_filename() ? full : full.parent_path();
+  return (fs::is_directory(full, error) ? full.filename() : full.stem()).string();
+}
+
 Result<std::string> resolve_model_path(const ModelSection& model, const CataloguePlaces& places) {
   std::error_code error;
   if (!model.path.empty()) {
     if (!fs::exists(model.path, error)) {
-      return fail(ErrorCode::NotFound, fmt::format("model.path: no file {}", model.path));
+      return fail(ErrorCode::NotFound, fmt::format("model.path: no file or folder {}", model.path));
     }
     return model.path;
   }

@@ -38,6 +38,7 @@ struct CataloguePlaces {
 
   static CataloguePlaces from_environment();
   std::string models_folder() const { return cache + "/models"; }
+  std::string packed_folder() const { return cache + "/packed"; }
 };
 
 Result<std::vector<CatalogueModel>> load_catalogue(const std::string& path);
@@ -47,8 +48,13 @@ Result<std::vector<CatalogueModel>> parse_catalogue(const std::string& text,
 // NotFound lists the names there are.
 Result<CatalogueModel> find_model(const std::vector<CatalogueModel>& models,
                                   const std::string& name);
-// The file of a model section: its `path` when set, else the cached file of catalogue model `id`.
-// Checks that the file is there and, for a catalogue model, its size.
+// True for a text that names a model on disk and not one of the catalogue: a path with a slash, a
+// .gguf file, or a folder with a config.json.
+bool is_model_path(const std::string& text);
+// What to call a model on disk: its file's name without ending, or its folder's name.
+std::string model_name_of(const std::string& path);
+// The file or folder of a model section: its `path` when set, else the cached file of catalogue
+// model `id`. Checks that the file is there and, for a catalogue model, its size.
 Result<std::string> resolve_model_path(const ModelSection& model, const CataloguePlaces& places);
 
 }  // namespace baton

@@ -27,13 +27,17 @@ struct ClusterSection {
 
 struct ModelSection {
   std::string id =
-      "smollm2-135m-instruct";       // name clients use; a catalogue name when path is empty
-  std::string path;                  // model file; empty: from the catalogue's cache
-  std::uint32_t context_length = 0;  // 0: the model's own
+      "smollm2-135m-instruct";        // name clients use; a catalogue name when path is empty
+  std::string path;                   // model file; empty: from the catalogue's cache
+  std::uint32_t context_length = 0;   // 0: the model's own
+  std::string packed_cache = "auto";  // auto: packed/ in the cache; off; a folder
+  std::uint32_t packed_cache_mb = 16'384;
+  std::uint32_t partial_sums = 0;  // 0: 4 where an engine has several ranks, else 1
 };
 
 struct KvSection {
   std::uint32_t block_tokens = 32;
+  std::string dtype = "f16";     // f16, f32, i8, f8
   std::uint32_t arena_mb = 512;  // memory for keys and values, per node
   bool prefix_cache = true;
 };
@@ -49,10 +53,12 @@ struct TransferSection {
 };
 
 struct EngineSection {
-  std::string backend = "auto";      // auto, cpu, reference
-  std::uint32_t threads = 0;         // 0: all cores the process may use
-  std::string isa = "auto";          // auto, scalar, avx2, avx512, amx
-  std::string float_path = "exact";  // exact, amx_bf16
+  std::string backend = "auto";       // auto, cpu, reference
+  std::uint32_t threads = 0;          // 0: all cores the process may use
+  std::string isa = "auto";           // auto, scalar, avx2, avx512, amx
+  std::string float_path = "exact";   // exact, amx_bf16
+  std::uint32_t tensor_parallel = 1;  // ranks: 1, 2 or 4
+  std::string cores;                  // processors the node's process stays on, "0-3,8"; empty: all
 };
 
 struct NodeEntry {
@@ -72,6 +78,14 @@ struct PrefillSection {
   std::vector<NodeEntry> pool;
 };
 
+struct SpeculationSection {
+  std::string mode = "ngram";    // off, ngram, draft
+  std::uint32_t max_tokens = 8;  // drafts of one request in one step
+  std::uint32_t min_match = 3;   // tokens that must be found again for an n-gram guess
+  std::string draft_model;       // file or catalogue name
+  std::uint32_t draft_arena_mb = 256;
+};
+
 struct DecodeSection {
   std::uint32_t max_batch = 32;  // sequences in a step
   std::uint32_t local_prefill_max_tokens =
@@ -79,6 +93,8 @@ struct DecodeSection {
   std::uint32_t expected_output_tokens =
       256;                                  // blocks reserved for an answer; 0: all of max_tokens
   std::uint32_t local_prefill_chunk = 128;  // prompt tokens a decode step may carry
+  std::chrono::milliseconds itl_target{0};  // a step's time; 0: no target
+  SpeculationSection speculation;
   EngineSection engine;
   std::vector<NodeEntry> pool;
 };

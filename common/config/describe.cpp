@@ -21,6 +21,7 @@ std::string type_of(const TextRule& rule) {
     case TextRule::Form::Address:
       return "host:port";
     case TextRule::Form::Choice:
+    case TextRule::Form::Cores:
     case TextRule::Form::Any:
       return "text";
   }

@@ -10,6 +10,7 @@
 #include <set>
 #include <utility>
 
+#include "common/base/cores.h"
 #include "common/base/host_port.h"
 #include "common/config/cluster_config.h"
 #include "common/config/schema.h"
@@ -106,6 +107,10 @@ class Loader final : public ConfigVisitor {
                           kMaxName));
     } else if (rule.form == TextRule::Form::Address) {
       check_address(where, path_of(name), value);
+    } else if (rule.form == TextRule::Form::Cores) {
+      if (const auto cores = parse_cores(value); !cores) {
+        problem(where, fmt::format("{}: {}", path_of(name), cores.error().message));
+      }
     } else if (rule.form == TextRule::Form::Choice &&
                std::find(rule.choices.begin(), rule.choices.end(), value) == rule.choices.end()) {
       problem(where,
@@ -233,6 +238,11 @@ class Loader final : public ConfigVisitor {
           place_of_key("transfer.path"),
           "transfer.path: put cannot go over transfer.transport: tcp, where nothing would check "
           "what is written; use am or auto, or another transport");
+    }
+    if (config.decode.speculation.mode == "draft" &&
+        config.decode.speculation.draft_model.empty()) {
+      problem(place_of_key("decode.speculation.mode"),
+              "decode.speculation.mode: draft needs decode.speculation.draft_model");
     }
     check_listeners(config);
     if (config.prefill.pool.empty() && !config.decode.pool.empty() &&

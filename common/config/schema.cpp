@@ -10,6 +10,7 @@ const TextRule kRequired{Form::Any, true, {}};
 const TextRule kName{Form::Name, true, {}};
 const TextRule kAddress{Form::Address, true, {}};
 const TextRule kOptionalAddress{Form::Address, false, {}};
+const TextRule kCores{Form::Cores, false, {}};
 
 TextRule one_of(std::vector<std::string> choices) {
   return TextRule{Form::Choice, true, std::move(choices)};
@@ -43,18 +44,46 @@ void visit_model(ModelSection& s, ConfigVisitor& v) {
          s.id,
          kRequired,
          "Name that clients use; when path is empty, also the name in configs/models.yaml.");
-  v.text("path", s.path, kAny, "GGUF file. Empty: the catalogue's file, fetched by `baton pull`.");
+  v.text(
+      "path",
+      s.path,
+      kAny,
+      "GGUF file or Hugging Face folder (docs/models.md). Empty: the catalogue's file, fetched by "
+      "`baton pull`.");
   v.number("context_length",
            s.context_length,
            0,
            1U << 20U,
            "Most tokens of prompt and answer together. 0: as many as the model was made for.");
+  v.text(
+      "packed_cache",
+      s.packed_cache,
+      kAny,
+      "Folder of weights as the engine packs them, shared by the processes of a machine and kept "
+      "for the next start. auto: packed in the cache's folder; off: none.");
+  v.number("packed_cache_mb",
+           s.packed_cache_mb,
+           1,
+           1U << 24U,
+           "Most MiB in that folder; the least recently used files are removed.");
+  v.number(
+      "partial_sums",
+      s.partial_sums,
+      0,
+      4,
+      "Pieces that the sums which ranks share out are made of. 4 gives the same answers for "
+      "tensor_parallel 1, 2 and 4; 1 is for tensor_parallel 1 alone. 0: 4 where a node of this "
+      "file has tensor_parallel above 1, else 1.");
   v.end_section();
 }
 
 void visit_kv(KvSection& s, ConfigVisitor& v) {
   v.begin_section("kv", "Memory for keys and values.");
   v.number("block_tokens", s.block_tokens, 16, 256, "Tokens a block; a multiple of 16.");
+  v.text("dtype",
+         s.dtype,
+         one_of({"f16", "f32", "i8", "f8"}),
+         "Type of keys and values. i8 and f8 (FP8 E4M3) take about half of f16's memory.");
   v.number("arena_mb", s.arena_mb, 1, 1U << 22U, "Size of each node's arena in MiB.");
   v.flag("prefix_cache",
          s.prefix_cache,
@@ -105,6 +134,15 @@ void visit_engine(EngineSection& s, ConfigVisitor& v, std::string_view help) {
          s.float_path,
          one_of({"exact", "amx_bf16"}),
          "Arithmetic of BF16 weights. amx_bf16: faster, other bits; all nodes must have AMX-BF16.");
+  v.number("tensor_parallel",
+           s.tensor_parallel,
+           1,
+           4,
+           "Ranks that compute the model together, each with a share of the threads: 1, 2 or 4.");
+  v.text("cores",
+         s.cores,
+         kCores,
+         "Processors that all threads of the node's process stay on, such as 0-3,8. Empty: any.");
   v.end_section();
 }
 
@@ -150,6 +188,37 @@ void visit_prefill(PrefillSection& s, ConfigVisitor& v) {
   v.end_section();
 }
 
+void visit_speculation(SpeculationSection& s, ConfigVisitor& v) {
+  v.begin_section("speculation",
+                  "Guesses of the next tokens, checked in one step. The answers stay the same.");
+  v.text("mode",
+         s.mode,
+         one_of({"off", "ngram", "draft"}),
+         "ngram: what followed the last tokens earlier in the same text. draft: what draft_model "
+         "says. Trades computing for speed: it pays for few running answers, ngram for such as "
+         "repeat or quote.");
+  v.number("max_tokens", s.max_tokens, 1, 64, "Most guessed tokens of one request in one step.");
+  v.number(
+      "min_match",
+      s.min_match,
+      1,
+      64,
+      "ngram: last tokens that must stand earlier in the text. Fewer: more guesses, fewer right "
+      "ones.");
+  v.text(
+      "draft_model",
+      s.draft_model,
+      kAny,
+      "draft: a smaller model with the same tokenizer, GGUF file or name in configs/models.yaml.");
+  v.number(
+      "draft_arena_mb",
+      s.draft_arena_mb,
+      1,
+      1U << 22U,
+      "draft: memory for its keys and values in MiB. Too little: texts are read again and again.");
+  v.end_section();
+}
+
 void visit_decode(DecodeSection& s, ConfigVisitor& v) {
   v.begin_section("decode", "Nodes that generate answers.");
   v.number("max_batch", s.max_batch, 1, 4096, "Most requests in one step.");
@@ -169,6 +238,14 @@ void visit_decode(DecodeSection& s, ConfigVisitor& v) {
            1,
            65'536,
            "Most prompt tokens that such a step carries beside the running answers.");
+  v.millis(
+      "itl_target_ms",
+      s.itl_target,
+      0,
+      60'000,
+      "Longest step to plan for, as steps so far tell. Trades requests at once and speed of local "
+      "prompts for an even pace. 0: none.");
+  visit_speculation(s.speculation, v);
   visit_engine(s.engine, v, "What computes on the decode nodes.");
   visit_pool(s.pool, s.engine, v, "The decode nodes.");
   v.end_section();

@@ -18,7 +18,7 @@ namespace baton {
 
 // What may stand in a text.
 struct TextRule {
-  enum class Form { Any, Name, Address, Choice };
+  enum class Form { Any, Name, Address, Choice, Cores };
   Form form = Form::Any;
   bool required = false;             // may not be empty
   std::vector<std::string> choices;  // Form::Choice

@@ -4,8 +4,33 @@
 #include <xxhash.h>
 
 #include <array>
+#include <utility>
 
 namespace baton {
+namespace {
+
+constexpr std::array<std::pair<KvDType, std::string_view>, 4> kNames{
+    {{KvDType::F16, "f16"}, {KvDType::F32, "f32"}, {KvDType::I8, "i8"}, {KvDType::F8, "f8"}}};
+
+}  // namespace
+
+std::string_view to_string(KvDType dtype) {
+  for (const auto& [known, name] : kNames) {
+    if (known == dtype) {
+      return name;
+    }
+  }
+  return "unknown dtype";
+}
+
+std::optional<KvDType> kv_dtype_named(std::string_view name) {
+  for (const auto& [dtype, known] : kNames) {
+    if (known == name) {
+      return dtype;
+    }
+  }
+  return std::nullopt;
+}
 
 std::uint64_t KvLayout::hash() const {
   const std::array<std::uint32_t, 6> fields{layers,
@@ -34,7 +59,7 @@ std::string KvLayout::to_string() const {
                      kv_heads,
                      head_dim,
                      block_tokens,
-                     dtype == KvDType::F16 ? "f16" : "f32",
+                     baton::to_string(dtype),
                      static_cast<int>(order));
 }
 
@@ -50,7 +75,7 @@ Status validate(const KvLayout& layout) {
     return fail(ErrorCode::InvalidArgument,
                 fmt::format("block_tokens must be a multiple of 16, got {}", layout.block_tokens));
   }
-  if (layout.dtype != KvDType::F16 && layout.dtype != KvDType::F32) {
+  if (layout.dtype < KvDType::F16 || layout.dtype > KvDType::F8) {
     return fail(ErrorCode::InvalidArgument, "unknown KV dtype");
   }
   if (layout.order < KvOrder::KeysByDimValuesByToken || layout.order > KvOrder::ByTokenAndHead) {

@@ -31,10 +31,12 @@ struct RequestFigures {
   std::string kv_transport;              // the lane really used: tcp, shm, rc_verbs, none
   std::uint64_t queue_us = 0;
   std::uint64_t compute_us = 0;
-  std::uint64_t transfer_us = 0;    // end of prefill to Commit
-  std::uint32_t max_batch = 0;      // largest batch the request shared a step with
-  std::uint32_t chunks = 0;         // prefill chunks it was computed in
-  std::uint32_t pulled_tokens = 0;  // fetched from decode instead of computed; not cached_tokens
+  std::uint64_t transfer_us = 0;      // end of prefill to Commit
+  std::uint32_t max_batch = 0;        // largest batch the request shared a step with
+  std::uint32_t chunks = 0;           // prefill chunks it was computed in
+  std::uint32_t pulled_tokens = 0;    // fetched from decode instead of computed; not cached_tokens
+  std::uint32_t drafted_tokens = 0;   // guessed and checked
+  std::uint32_t accepted_tokens = 0;  // of these, right: each saved a step
   NodeName node;
 };
 

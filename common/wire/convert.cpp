@@ -308,6 +308,8 @@ wire::Figures to_wire(const RequestFigures& figures) {
   message.set_max_batch(figures.max_batch);
   message.set_chunks(figures.chunks);
   message.set_pulled_tokens(figures.pulled_tokens);
+  message.set_drafted_tokens(figures.drafted_tokens);
+  message.set_accepted_tokens(figures.accepted_tokens);
   message.set_node(figures.node);
   return message;
 }
@@ -326,6 +328,8 @@ Result<RequestFigures> from_wire(const wire::Figures& message) {
   figures.max_batch = message.max_batch();
   figures.chunks = message.chunks();
   figures.pulled_tokens = message.pulled_tokens();
+  figures.drafted_tokens = message.drafted_tokens();
+  figures.accepted_tokens = message.accepted_tokens();
   figures.node = message.node();
   return figures;
 }

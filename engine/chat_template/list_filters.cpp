@@ -43,9 +43,13 @@ Result<Value> items(Interpreter& interpreter, const Value& input, const Argument
   return interpreter.call(call, {});
 }
 
-// select, reject, selectattr, rejectattr: the test's name and arguments follow the attribute.
+// select, reject, selectattr, rejectattr: the test's name and arguments follow the attribute. Here
+// and in map whatever counts as false, none too, is an empty list.
 template <bool keep, bool by_attribute>
 Result<Value> pick(Interpreter& interpreter, const Value& input, const Arguments& arguments) {
+  if (!input.truthy()) {
+    return make_list({});
+  }
   BATON_ASSIGN(const std::vector<Value> all, items_of(interpreter, input));
   const std::size_t first = by_attribute ? 1 : 0;
   if (arguments.positional.size() < first) {
@@ -77,6 +81,9 @@ Result<Value> pick(Interpreter& interpreter, const Value& input, const Arguments
 }
 
 Result<Value> map(Interpreter& interpreter, const Value& input, const Arguments& arguments) {
+  if (!input.truthy()) {
+    return make_list({});
+  }
   BATON_ASSIGN(std::vector<Value> all, items_of(interpreter, input));
   const Value* path = arguments.positional.empty() ? arguments.find(0, "attribute") : nullptr;
   if (path != nullptr) {

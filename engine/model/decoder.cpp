@@ -1,5 +1,6 @@
 #include "engine/model/decoder.h"
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -9,12 +10,14 @@ using kernels::MatmulOut;
 using kernels::PackedMatrix;
 
 Decoder::Decoder(kernels::Backend& backend,
+                 Communicator& ranks,
                  DecoderSpec spec,
                  const RankShare& share,
                  DecoderWeights weights,
                  std::size_t max_rows,
                  std::size_t max_head_rows)
     : backend_(backend),
+      ranks_(ranks),
       spec_(std::move(spec)),
       share_(share),
       weights_(std::move(weights)),
@@ -24,11 +27,18 @@ Decoder::Decoder(kernels::Backend& backend,
       k_(max_rows * kv_dim()),
       v_(max_rows * kv_dim()),
       attended_(max_rows * q_dim()),
-      gate_(max_rows * share_.ffn.count),
-      up_(max_rows * share_.ffn.count),
-      normed_(max_head_rows * spec_.dim) {
+      gate_(spec_.experts.count > 0 ? 0 : max_rows * share_.ffn.count),
+      up_(spec_.experts.count > 0 ? 0 : max_rows * share_.ffn.count),
+      experts_(backend, spec_, share_, max_rows),
+      normed_(max_head_rows * spec_.dim),
+      partials_(ranks.size() == 1
+                    ? 0
+                    : std::max(share_.attention.count(), share_.feed_forward.count()) * max_rows *
+                          spec_.dim),
+      embedded_(ranks.size() == 1 ? 0 : max_rows * spec_.dim),
+      vocab_logits_(ranks.size() == 1 ? 0 : max_head_rows * share_.vocab.back()) {
   for (const RopeSpec& rope : spec_.ropes) {
-    ropes_.emplace_back(rope.frequencies, max_rows);
+    ropes_.emplace_back(rope, max_rows);
   }
 }
 
@@ -40,7 +50,7 @@ const float* Decoder::run(const StepRows& rows,
     angles_.push_back(rope.table_for(rows.positions()));
   }
   Step step{rows, arena, layer_done, rows.size(), rows.slices()};
-  backend_.embed(*weights_.embedding, rows.ids(), spec_.embedding_scale, x_.data());
+  embed(rows.ids());
   for (std::uint32_t layer = 0; layer < spec_.layers.size(); ++layer) {
     if (!attention_block(layer, step)) {
       break;
@@ -50,29 +60,72 @@ const float* Decoder::run(const StepRows& rows,
   return x_.data();
 }
 
+// Each rank looks up the tokens of its part of the vocabulary.
+void Decoder::embed(std::span<const TokenId> ids) {
+  if (ranks_.size() == 1) {
+    backend_.embed(*weights_.embedding, ids, spec_.embedding_scale, x_.data());
+    return;
+  }
+  std::vector<std::size_t> borders{0};
+  std::vector<std::uint32_t> places(ids.size());
+  std::vector<TokenId> own;
+  std::uint32_t place = 0;
+  for (std::uint32_t rank = 0; rank < ranks_.size(); ++rank) {
+    for (std::size_t row = 0; row < ids.size(); ++row) {
+      const auto id = static_cast<std::uint32_t>(ids[row]);
+      if (id < share_.vocab[rank] || id >= share_.vocab[rank + 1]) {
+        continue;
+      }
+      places[row] = place++;
+      if (rank == share_.rank) {
+        own.push_back(static_cast<TokenId>(id - share_.vocab[rank]));
+      }
+    }
+    borders.push_back(place * std::size_t{spec_.dim});
+  }
+  float* const all = embedded_.data();
+  if (!own.empty()) {
+    backend_.embed(*weights_.embedding, own, spec_.embedding_scale, all + borders[share_.rank]);
+  }
+  ranks_.all_gather({all, borders.back()}, borders);
+  backend_.gather_rows(all, spec_.dim, places, x_.data());
+}
+
 // False when no row is left to compute: nobody asked for a hidden state.
 bool Decoder::attention_block(std::uint32_t layer, Step& step) {
   const LayerSpec& s = spec_.layers[layer];
   const LayerWeights& w = weights_.layers[layer];
-  const kernels::AttentionParams attention{.layer = layer,
-                                           .heads = share_.heads.count,
-                                           .kv_heads = share_.kv_heads.count,
-                                           .head_dim = spec_.head_dim,
-                                           .scale = spec_.attention_scale,
-                                           .window = s.window};
+  const kernels::AttentionParams params{.layer = layer,
+                                        .heads = share_.heads.count,
+                                        .kv_heads = share_.kv_heads.count,
+                                        .first_kv_head = share_.kv_heads.first,
+                                        .head_dim = spec_.head_dim,
+                                        .scale = spec_.attention_scale,
+                                        .window = s.window,
+                                        .softcap = spec_.attention_softcap};
   float* const q = q_.data();
   float* const k = k_.data();
   float* const v = v_.data();
-  backend_.rms_norm(x_.data(), step.m, spec_.dim, w.attn_norm.data(), spec_.eps, h_.data());
-  backend_.matmul(
-      h_.data(),
-      step.m,
-      std::array{MatmulOut{w.q.get(), q}, MatmulOut{w.k.get(), k}, MatmulOut{w.v.get(), v}});
-  norm_and_turn(q, share_.heads.count, w.q_norm, s, step);
-  norm_and_turn(k, share_.kv_heads.count, w.k_norm, s, step);
-  backend_.write_kv(step.arena, attention, step.slices, k, v, kv_dim());
+  if (params.kv_heads > 0) {
+    backend_.rms_norm(x_.data(), step.m, spec_.dim, w.attn_norm.data(), spec_.eps, h_.data());
+    backend_.matmul(
+        h_.data(),
+        step.m,
+        std::array{MatmulOut{w.q.get(), q}, MatmulOut{w.k.get(), k}, MatmulOut{w.v.get(), v}});
+    if (!w.q_bias.empty()) {
+      backend_.add_bias(q, step.m, q_dim(), w.q_bias.data());
+      backend_.add_bias(k, step.m, kv_dim(), w.k_bias.data());
+      backend_.add_bias(v, step.m, kv_dim(), w.v_bias.data());
+    }
+    norm_and_turn(q, share_.heads.count, w.q_norm, s, step);
+    norm_and_turn(k, share_.kv_heads.count, w.k_norm, s, step);
+    backend_.write_kv(step.arena, params, step.slices, k, v, kv_dim());
+  }
   if (step.layer_done) {
-    step.layer_done(layer);
+    ranks_.barrier();  // all heads are written
+    if (share_.rank == 0) {
+      step.layer_done(layer);
+    }
   }
   if (layer + 1 == spec_.layers.size()) {  // all that remains concerns the wanted rows
     step.slices = step.rows.wanted_slices();
@@ -83,25 +136,57 @@ bool Decoder::attention_block(std::uint32_t layer, Step& step) {
     keep_rows(step.rows.wanted(), x_.data(), spec_.dim);
     keep_rows(step.rows.wanted(), q, q_dim());
   }
-  backend_.attention(step.arena, attention, step.slices, q, q_dim(), attended_.data());
-  project(*w.o, attended_.data(), step.m, w.post_attn_norm);
+  attend(params, step);
+  project(pieces_, share_.attention, step.m, w.post_attn_norm);
+  if (!w.o_bias.empty()) {
+    backend_.add_bias(x_.data(), step.m, spec_.dim, w.o_bias.data());
+  }
   return true;
+}
+
+// Attention piece by piece, each into a matrix of its own: the inputs of the projection.
+void Decoder::attend(kernels::AttentionParams params, const Step& step) {
+  const std::uint32_t group = spec_.heads / spec_.kv_heads;
+  const auto& weights = weights_.layers[params.layer].o;
+  float* out = attended_.data();
+  pieces_.clear();
+  for (std::size_t i = 0; i < share_.attention.own.size(); ++i) {
+    const IndexRange& piece = share_.attention.own[i];
+    params.first_kv_head = piece.first;
+    params.kv_heads = piece.count;
+    params.heads = piece.count * group;
+    const std::size_t first = std::size_t{piece.first - share_.kv_heads.first} * group;
+    backend_.attention(
+        step.arena, params, step.slices, q_.data() + first * spec_.head_dim, q_dim(), out);
+    pieces_.push_back({weights[i].get(), out});
+    out += step.m * params.heads * spec_.head_dim;
+  }
 }
 
 void Decoder::feed_forward_block(std::uint32_t layer, const Step& step) {
   const LayerWeights& w = weights_.layers[layer];
-  const std::size_t ffn = share_.ffn.count;
-  float* const gate = gate_.data();
-  float* const up = up_.data();
   backend_.rms_norm(x_.data(), step.m, spec_.dim, w.ffn_norm.data(), spec_.eps, h_.data());
-  backend_.matmul(
-      h_.data(), step.m, std::array{MatmulOut{w.gate.get(), gate}, MatmulOut{w.up.get(), up}});
-  if (spec_.gate == GateFunction::Silu) {
-    backend_.silu_mul(gate, up, step.m, ffn, ffn, gate);
-  } else {
-    backend_.gelu_mul(gate, up, step.m, ffn, ffn, gate);
+  if (!w.experts.empty()) {
+    experts_.run(w, h_.data(), step.m);
+    add_to_stream(h_.data(), step.m, w.post_ffn_norm);
+    return;
   }
-  project(*w.down, gate, step.m, w.post_ffn_norm);
+  std::vector<MatmulOut> outs;
+  pieces_.clear();
+  for (std::size_t i = 0, at = 0; i < w.ffn.size(); ++i) {
+    outs.push_back({w.ffn[i].gate.get(), gate_.data() + at});
+    outs.push_back({w.ffn[i].up.get(), up_.data() + at});
+    pieces_.push_back({w.ffn[i].down.get(), gate_.data() + at});
+    at += step.m * w.ffn[i].gate->rows();
+  }
+  if (!outs.empty()) {
+    backend_.matmul(h_.data(), step.m, outs);
+  }
+  for (std::size_t i = 0; i < w.ffn.size(); ++i) {
+    apply_gate(
+        backend_, spec_.gate, outs[2 * i].y, outs[2 * i + 1].y, step.m, w.ffn[i].gate->rows());
+  }
+  project(pieces_, share_.feed_forward, step.m, w.post_ffn_norm);
 }
 
 // heads: [m][count * head_dim]
@@ -123,27 +208,79 @@ void Decoder::norm_and_turn(float* heads,
                 spec_.ropes[layer.rope].style);
 }
 
-// A block's last product, added to the stream. With several ranks the product is a partial sum, and
-// this is the one place where they meet: twice a layer, in the attention output and down
-// projections.
-void Decoder::project(const PackedMatrix& weight,
-                      const float* input,
+// A block's last product, added to the stream: the pieces' products, added in ascending order
+// whoever computed them.
+void Decoder::project(std::span<const Piece> pieces,
+                      const PartialSums& sums,
                       std::size_t m,
                       const std::vector<float>& post_norm) {
-  if (post_norm.empty()) {
-    backend_.matmul(input, m, std::array{MatmulOut{&weight, x_.data(), 0, true}});
+  if (sums.count() == 1 && ranks_.size() == 1 && post_norm.empty()) {
+    const Piece& whole = pieces.front();
+    backend_.matmul(whole.input, m, std::array{MatmulOut{whole.weight, x_.data(), 0, true}});
     return;
   }
-  float* const h = h_.data();
-  backend_.matmul(input, m, std::array{MatmulOut{&weight, h}});
-  backend_.rms_norm(h, m, spec_.dim, post_norm.data(), spec_.eps, h);
-  backend_.add(x_.data(), h, m * spec_.dim);
+  if (ranks_.size() == 1) {
+    for (const Piece& piece : pieces) {
+      const bool is_first = &piece == pieces.data();
+      backend_.matmul(piece.input, m, std::array{MatmulOut{piece.weight, h_.data(), 0, !is_first}});
+    }
+    add_to_stream(h_.data(), m, post_norm);
+    return;
+  }
+  const std::size_t size = m * spec_.dim;
+  float* const all = partials_.data();
+  for (std::size_t i = 0; i < pieces.size(); ++i) {
+    float* const out = all + (sums.borders[share_.rank] + i) * size;
+    backend_.matmul(pieces[i].input, m, std::array{MatmulOut{pieces[i].weight, out}});
+  }
+  std::vector<std::size_t> borders;
+  for (const std::uint32_t border : sums.borders) {
+    borders.push_back(border * size);
+  }
+  ranks_.all_gather({all, sums.count() * size}, borders);
+  for (std::uint32_t i = 1; i < sums.count(); ++i) {
+    backend_.add(all, all + i * size, size);
+  }
+  add_to_stream(all, m, post_norm);
+}
+
+// Adds a block's output to the stream. block: [m][dim], may be changed.
+void Decoder::add_to_stream(float* block, std::size_t m, const std::vector<float>& post_norm) {
+  if (!post_norm.empty()) {
+    backend_.rms_norm(block, m, spec_.dim, post_norm.data(), spec_.eps, block);
+  }
+  backend_.add(x_.data(), block, m * spec_.dim);
 }
 
 void Decoder::head(const float* hidden, std::size_t count, float* out) {
   backend_.rms_norm(
       hidden, count, spec_.dim, weights_.output_norm.data(), spec_.eps, normed_.data());
-  backend_.matmul(normed_.data(), count, std::array{MatmulOut{&weights_.head(), out}});
+  const std::size_t vocab = share_.vocab.back();
+  if (ranks_.size() == 1) {
+    backend_.matmul(normed_.data(), count, std::array{MatmulOut{&weights_.head(), out}});
+  } else {
+    float* const all = vocab_logits_.data();
+    std::vector<std::size_t> borders;
+    for (const std::uint32_t border : share_.vocab) {
+      borders.push_back(border * count);
+    }
+    if (weights_.head().rows() > 0) {
+      backend_.matmul(normed_.data(),
+                      count,
+                      std::array{MatmulOut{&weights_.head(), all + borders[share_.rank]}});
+    }
+    ranks_.all_gather({all, count * vocab}, borders);
+    for (std::uint32_t rank = 0; share_.rank == 0 && rank < ranks_.size(); ++rank) {
+      const std::size_t width = share_.vocab[rank + 1] - share_.vocab[rank];
+      for (std::size_t row = 0; row < count; ++row) {
+        std::copy_n(
+            all + borders[rank] + row * width, width, out + row * vocab + share_.vocab[rank]);
+      }
+    }
+  }
+  if (spec_.logit_softcap != 0.0F && share_.rank == 0) {
+    backend_.softcap(out, count * vocab, spec_.logit_softcap);
+  }
 }
 
 }  // namespace baton::engine

@@ -2,8 +2,11 @@
 // embedding and a gated feed-forward, and the head. What a model has of the rest is in its
 // DecoderSpec.
 //
-// Owner: one model runner. Thread: the engine thread. Failure: construction throws bad_alloc; the
-// rest ends the process on an impossible plan.
+// Several ranks may compute it together: each has a Decoder of its own share, and all make the same
+// calls.
+//
+// Owner: one decoder team. Thread: the rank's. Failure: construction throws bad_alloc; the rest
+// ends the process on an impossible plan.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +14,9 @@
 
 #include "engine/model/decoder_spec.h"
 #include "engine/model/decoder_weights.h"
+#include "engine/model/experts.h"
 #include "engine/model/parts.h"
+#include "engine/parallel/communicator.h"
 #include "engine/runner.h"
 #include "kernels/ops.h"
 
@@ -21,6 +26,7 @@ class Decoder {
  public:
   // `max_rows`: of a step. `max_head_rows`: of one call of `head`.
   Decoder(kernels::Backend& backend,
+          Communicator& ranks,
           DecoderSpec spec,
           const RankShare& share,
           DecoderWeights weights,
@@ -31,10 +37,10 @@ class Decoder {
   const DecoderWeights& weights() const { return weights_; }
 
   // From token ids to the hidden states of the wanted rows before the final norm: [wanted][dim],
-  // valid until the next call.
+  // valid until the next call. The ranks write one arena; rank 0 calls `layer_done`.
   const float* run(const StepRows& rows, const KvArenaView& arena, const LayerDone& layer_done);
 
-  // Final norm and logits. hidden: [count][dim]; out: [count][vocab].
+  // Final norm and logits. hidden: [count][dim]; out: [count][vocab], written by rank 0.
   void head(const float* hidden, std::size_t count, float* out);
 
  private:
@@ -47,22 +53,31 @@ class Decoder {
     std::span<const kernels::AttentionSlice> slices;
   };
 
+  void embed(std::span<const TokenId> ids);
   bool attention_block(std::uint32_t layer, Step& step);
+  void attend(kernels::AttentionParams params, const Step& step);
   void feed_forward_block(std::uint32_t layer, const Step& step);
   void norm_and_turn(float* heads,
                      std::size_t count,
                      const std::vector<float>& norm,
                      const LayerSpec& layer,
                      const Step& step);
-  void project(const kernels::PackedMatrix& weight,
-               const float* input,
+  // One piece of what a projection sums over: its weights and its input, [m][cols].
+  struct Piece {
+    const kernels::PackedMatrix* weight;
+    const float* input;
+  };
+  void project(std::span<const Piece> pieces,
+               const PartialSums& sums,
                std::size_t m,
                const std::vector<float>& post_norm);
+  void add_to_stream(float* block, std::size_t m, const std::vector<float>& post_norm);
 
   std::size_t q_dim() const { return std::size_t{share_.heads.count} * spec_.head_dim; }
   std::size_t kv_dim() const { return std::size_t{share_.kv_heads.count} * spec_.head_dim; }
 
   kernels::Backend& backend_;
+  Communicator& ranks_;
   const DecoderSpec spec_;
   const RankShare share_;
   const DecoderWeights weights_;
@@ -72,7 +87,13 @@ class Decoder {
   FloatBuffer x_;  // the residual stream
   FloatBuffer h_;  // a block's input, then its output
   FloatBuffer q_, k_, v_, attended_, gate_, up_;
+  ExpertMixer experts_;
   FloatBuffer normed_;  // [max_head_rows][dim]
+  // With several ranks: every rank's part of what all need.
+  FloatBuffer partials_;       // [pieces][m][dim]
+  FloatBuffer embedded_;       // [max_rows][dim], by rank
+  FloatBuffer vocab_logits_;   // [ranks][max_head_rows][own vocab]
+  std::vector<Piece> pieces_;  // of the projection at hand
 };
 
 }  // namespace baton::engine

@@ -17,30 +17,40 @@
 
 namespace baton::engine {
 
-// What a model lacks is null or empty. q_dim, kv_dim and ffn: of one rank's share.
+using MatrixPtr = std::unique_ptr<kernels::PackedMatrix>;
+
+// A gated feed-forward: a piece of the layer's own or one expert. ffn: of that piece or expert.
+struct FeedForwardWeights {
+  MatrixPtr gate, up;  // [ffn][dim]
+  MatrixPtr down;      // [dim][ffn]
+};
+
+// What a model lacks is null or empty. q_dim, kv_dim: of one rank's share.
 struct LayerWeights {
-  using Matrix = std::unique_ptr<kernels::PackedMatrix>;
-  std::vector<float> attn_norm;       // [dim]
-  Matrix q, k, v;                     // [q_dim | kv_dim][dim]
-  std::vector<float> q_norm, k_norm;  // [head_dim]
-  Matrix o;                           // [dim][q_dim]
-  std::vector<float> post_attn_norm;  // [dim]
-  std::vector<float> ffn_norm;        // [dim]
-  Matrix gate, up;                    // [ffn][dim]
-  Matrix down;                        // [dim][ffn]
-  std::vector<float> post_ffn_norm;   // [dim]
+  std::vector<float> attn_norm;               // [dim]
+  MatrixPtr q, k, v;                          // [q_dim | kv_dim][dim]
+  std::vector<float> q_bias, k_bias, v_bias;  // [q_dim | kv_dim]
+  std::vector<float> q_norm, k_norm;          // [head_dim]
+  std::vector<MatrixPtr> o;                   // [dim][q_dim of a piece], one a piece
+  std::vector<float> o_bias;                  // [dim]
+  std::vector<float> post_attn_norm;          // [dim]
+  std::vector<float> ffn_norm;                // [dim]
+  std::vector<FeedForwardWeights> ffn;        // one a piece; none where there are experts
+  MatrixPtr router;                           // [experts][dim]
+  std::vector<FeedForwardWeights> experts;
+  std::vector<float> post_ffn_norm;  // [dim]
 };
 
 struct DecoderWeights {
-  std::unique_ptr<kernels::PackedMatrix> embedding;  // [vocab][dim], also the head when tied
-  std::unique_ptr<kernels::PackedMatrix> output;     // null when tied
-  std::vector<float> output_norm;                    // [dim]
+  MatrixPtr embedding;             // [own vocab][dim], also the head when tied
+  MatrixPtr output;                // null when tied
+  std::vector<float> output_norm;  // [dim]
   std::vector<LayerWeights> layers;
-  std::size_t bytes = 0;             // memory all of them take
-  std::uint64_t layer_products = 0;  // multiplications a row of the layers takes
+  std::size_t bytes = 0;              // memory all of them take
+  std::size_t idle_expert_bytes = 0;  // of those, experts that a step of one row leaves alone
+  std::uint64_t layer_products = 0;   // multiplications that a row takes in the layers
 
   const kernels::PackedMatrix& head() const { return output != nullptr ? *output : *embedding; }
-  std::uint32_t vocab() const { return static_cast<std::uint32_t>(embedding->rows()); }
 };
 
 Result<DecoderWeights> load_decoder_weights(const ModelFile& file,

@@ -1,81 +1,23 @@
-// ModelFile over a read-only mapping of a GGUF file.
+// ModelFile over a read-only mapping of a GGUF file; a folder is handed on.
 #include "engine/model/model_file.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 #include <xxhash.h>
 
 #include <algorithm>
-#include <cerrno>
+#include <filesystem>
 #include <limits>
-#include <system_error>
 #include <utility>
 
 #include "engine/model/gguf.h"
 #include "engine/model/gguf_spec.h"
+#include "engine/model/hf_folder.h"
+#include "engine/model/mapping.h"
 
 namespace baton::engine {
 namespace {
 
 constexpr std::size_t kSampleBytes = 4096;
-
-std::string reason(int error) {
-  return std::generic_category().message(error);
-}
-
-// Owns a file's read-only mapping.
-class Mapping {
- public:
-  static Result<Mapping> open(const std::string& path) {
-    const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-    if (fd < 0) {
-      const int error = errno;
-      return fail(error == ENOENT ? ErrorCode::NotFound : ErrorCode::IoError,
-                  fmt::format("cannot open the model file {}: {}", path, reason(error)));
-    }
-    struct stat info {};
-    if (::fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
-      ::close(fd);
-      return fail(ErrorCode::IoError, fmt::format("{} is not a regular file", path));
-    }
-    Mapping out;
-    out.size_ = static_cast<std::size_t>(info.st_size);
-    if (out.size_ == 0) {
-      ::close(fd);
-      return fail(ErrorCode::InvalidModel, fmt::format("{}: the file is empty", path));
-    }
-    void* base = ::mmap(nullptr, out.size_, PROT_READ, MAP_PRIVATE, fd, 0);
-    const int error = errno;
-    ::close(fd);
-    if (base == MAP_FAILED) {
-      return fail(ErrorCode::IoError, fmt::format("cannot map {}: {}", path, reason(error)));
-    }
-    out.base_ = base;
-    return out;
-  }
-
-  Mapping(Mapping&& other) noexcept
-      : base_(std::exchange(other.base_, nullptr)), size_(std::exchange(other.size_, 0)) {}
-  Mapping(const Mapping&) = delete;
-  Mapping& operator=(const Mapping&) = delete;
-  Mapping& operator=(Mapping&&) = delete;
-  ~Mapping() {
-    if (base_ != nullptr) {
-      ::munmap(base_, size_);
-    }
-  }
-
-  std::span<const std::byte> bytes() const { return {static_cast<const std::byte*>(base_), size_}; }
-
- private:
-  Mapping() = default;
-
-  void* base_ = nullptr;
-  std::size_t size_ = 0;
-};
 
 // Header, size, and the first and last bytes of every tensor: tells files apart without reading
 // all of them.
@@ -124,12 +66,12 @@ class GgufModelFile final : public ModelFile {
     return copy_of<std::string_view>(key);
   }
 
-  Result<kernels::WeightView> tensor(std::string_view name) const override {
+  Result<ModelTensor> tensor(std::string_view name) const override {
     const auto it = gguf_.tensors.find(name);
     if (it == gguf_.tensors.end()) {
       return fail(ErrorCode::NotFound, fmt::format("{}: no tensor {}", path_, quoted(name)));
     }
-    return it->second;
+    return ModelTensor{it->second, nullptr};
   }
   bool has_tensor(std::string_view name) const override { return gguf_.tensors.contains(name); }
   std::uint64_t weights_hash() const override { return hash_; }
@@ -236,6 +178,10 @@ Result<TokenizerSpec> GgufModelFile::tokenizer_spec() const {
 }  // namespace
 
 Result<std::unique_ptr<const ModelFile>> ModelFile::open(const std::string& path) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) {
+    return open_hf_folder(path);
+  }
   BATON_ASSIGN(auto mapping, Mapping::open(path));
   BATON_ASSIGN(auto gguf, parse_gguf(mapping.bytes(), path));
   auto file = std::make_unique<GgufModelFile>(std::move(mapping), std::move(gguf), path);

@@ -1,15 +1,19 @@
 // The runner of every family: rows in, decoder, output head for the wanted rows, sampler.
+#include <fmt/format.h>
 #include <xxhash.h>
 
 #include <algorithm>
 #include <array>
 #include <new>
+#include <system_error>
 #include <utility>
 
 #include "common/base/check.h"
-#include "engine/model/decoder.h"
+#include "engine/model/decoder_team.h"
 #include "engine/model/model.h"
+#include "engine/model/packed_cache.h"
 #include "engine/model/parts.h"
+#include "engine/model/rank_shares.h"
 #include "engine/sampling/sampler.h"
 
 namespace baton::engine {
@@ -23,7 +27,7 @@ constexpr std::size_t kHeadRows = 32;
 class Runner final : public ModelRunner {
  public:
   // `decoder` heads up to kHeadRows rows, of a step of `max_rows`.
-  Runner(ModelInfo info, std::unique_ptr<Decoder> decoder, std::size_t max_rows)
+  Runner(ModelInfo info, std::unique_ptr<DecoderTeam> decoder, std::size_t max_rows)
       : info_(std::move(info)),
         decoder_(std::move(decoder)),
         rows_(max_rows),
@@ -36,27 +40,28 @@ class Runner final : public ModelRunner {
                  const KvArenaView& arena,
                  const LayerDone& layer_done) override {
     rows_.clear();
-    std::vector<std::size_t> sampling;  // slice of each wanted row
+    StepResult result;
+    std::vector<WantedRow> wanted;
     for (std::size_t i = 0; i < plan.slices.size(); ++i) {
-      add(plan.slices[i], arena, false);
-      if (plan.slices[i].sample) {
-        sampling.push_back(i);
+      const SequenceSlice& slice = plan.slices[i];
+      add(slice, arena, false);
+      result.drafted.push_back(static_cast<std::uint32_t>(slice.drafts.size()));
+      for (std::size_t drafts = 0; slice.sample && drafts <= slice.drafts.size(); ++drafts) {
+        wanted.push_back({i, drafts});
       }
     }
-    StepResult result;
     result.sampled.resize(plan.slices.size());
+    result.followed.resize(plan.slices.size());
     if (rows_.size() == 0) {
       return result;
     }
     const float* hidden = decoder_->run(rows_, arena, layer_done);
     const std::size_t vocab = info_.vocab_size;
-    for (std::size_t first = 0; first < sampling.size(); first += kHeadRows) {
-      const std::size_t count = std::min(kHeadRows, sampling.size() - first);
+    for (std::size_t first = 0; first < wanted.size(); first += kHeadRows) {
+      const std::size_t count = std::min(kHeadRows, wanted.size() - first);
       decoder_->head(hidden + first * decoder_->spec().dim, count, logits_.data());
       for (std::size_t i = 0; i < count; ++i) {
-        const std::size_t slice = sampling[first + i];
-        result.sampled[slice] =
-            sampler_.sample({logits_.data() + i * vocab, vocab}, plan.slices[slice]);
+        sample({logits_.data() + i * vocab, vocab}, wanted[first + i], plan, result);
       }
     }
     return result;
@@ -76,68 +81,151 @@ class Runner final : public ModelRunner {
   }
 
  private:
+  // A row whose next token is sampled: the one behind so many of its slice's drafts.
+  struct WantedRow {
+    std::size_t slice = 0;
+    std::size_t drafts = 0;
+  };
+
+  // Rows of a slice come in order; those behind a wrong draft are left out.
+  void sample(std::span<float> logits,
+              const WantedRow& row,
+              const StepPlan& plan,
+              StepResult& result) {
+    const SequenceSlice& slice = plan.slices[row.slice];
+    std::vector<SampledToken>& followed = result.followed[row.slice];
+    if (row.drafts == 0) {
+      result.sampled[row.slice] = sampler_.sample(logits, slice);
+      return;
+    }
+    if (followed.size() + 1 != row.drafts) {
+      return;
+    }
+    const TokenId before =
+        followed.empty() ? result.sampled[row.slice]->token : followed.back().token;
+    if (before == slice.drafts[row.drafts - 1]) {
+      followed.push_back(sampler_.sample(logits, slice, row.drafts));
+    }
+  }
+
   void add(const SequenceSlice& slice, const KvArenaView& arena, bool all_wanted) {
     BATON_CHECK(arena.layout == info_.layout, "an arena of another layout");
-    BATON_CHECK(slice.first_position + slice.tokens.size() <= info_.context_length,
+    BATON_CHECK(slice.first_position + slice.num_rows() <= info_.context_length,
                 "a slice past the end of the context");
     rows_.add(slice, arena.layout.block_tokens, all_wanted);
   }
 
   const ModelInfo info_;
-  const std::unique_ptr<Decoder> decoder_;
+  const std::unique_ptr<DecoderTeam> decoder_;
   StepRows rows_;
   Sampler sampler_;
   FloatBuffer logits_;  // [kHeadRows][vocab]
 };
 
+// The same file may turn by other frequencies where the context is limited.
+std::uint64_t hash_of(std::span<const RopeSpec> ropes) {
+  std::uint64_t hash = 0;
+  for (const RopeSpec& rope : ropes) {
+    hash = XXH3_64bits_withSeed(
+        rope.frequencies.data(), rope.frequencies.size() * sizeof(double), hash);
+  }
+  return hash;
+}
+
+Result<std::uint32_t> vocab_of(const ModelFile& file) {
+  auto table = file.tensor("token_embd.weight");
+  if (!table) {
+    return fail(ErrorCode::InvalidModel, table.error().message);
+  }
+  if (table->rows == 0 || table->rows > (1U << 24U)) {
+    return fail(ErrorCode::InvalidModel,
+                fmt::format("tensor token_embd.weight: a vocabulary of {}", table->rows));
+  }
+  return static_cast<std::uint32_t>(table->rows);
+}
+
 Result<std::unique_ptr<ModelRunner>> load(const ModelFile& file,
-                                          kernels::Backend& backend,
+                                          std::span<kernels::Backend* const> backends,
                                           const RunnerOptions& options) {
   BATON_ASSIGN(auto spec, file.decoder_spec());
   ModelInfo info;
-  BATON_ASSIGN(info.layout, kv_layout_of(file, options.block_tokens));
+  BATON_ASSIGN(info.layout, kv_layout_of(file, options.block_tokens, options.kv_dtype));
   if (options.max_step_tokens == 0) {
     return fail(ErrorCode::InvalidArgument, "max_step_tokens must be at least 1");
   }
-  const RankShare share = whole_model(spec);
-  BATON_ASSIGN(auto weights, load_decoder_weights(file, spec, share, backend));
-  info.architecture = spec.architecture;
-  info.context_length =
-      options.max_context == 0 ? spec.context : std::min(options.max_context, spec.context);
-  info.vocab_size = weights.vocab();
-  info.weights_hash = file.weights_hash();
-  const std::array numerics{
-      kEngineRevision, backend.numerics_family(), info.weights_hash, info.layout.content_hash()};
-  info.numerics_hash = XXH3_64bits(numerics.data(), sizeof(numerics));
-  info.weight_bytes = weights.bytes;
-  // A table that only looks up embeddings is read a row at a time.
-  info.step_weight_bytes =
-      info.weight_bytes - (weights.output != nullptr ? weights.embedding->bytes() : 0);
-  info.row_products = weights.layer_products;
-  info.head_products = std::uint64_t{info.vocab_size} * spec.dim;
+  limit_context(
+      spec, options.max_context == 0 ? spec.context : std::min(options.max_context, spec.context));
+  BATON_ASSIGN(info.vocab_size, vocab_of(file));
+  const auto ranks = static_cast<std::uint32_t>(backends.size());
+  BATON_ASSIGN(const std::vector<RankShare> shares,
+               rank_shares(file, spec, info.vocab_size, options.partial_sums, ranks));
   const std::size_t rows = options.max_step_tokens;
-  auto decoder = std::make_unique<Decoder>(
-      backend, std::move(spec), share, std::move(weights), rows, std::min(kHeadRows, rows));
+  auto team = std::make_unique<RankTeam>(ranks);
+  std::vector<std::unique_ptr<Decoder>> decoders;
+  for (const RankShare& share : shares) {
+    kernels::Backend& backend = *backends[share.rank];
+    BATON_ASSIGN(auto weights, load_decoder_weights(file, spec, share, backend));
+    info.weight_bytes += weights.bytes;
+    // A table that only looks up embeddings is read a row at a time.
+    info.step_weight_bytes += weights.bytes - weights.idle_expert_bytes -
+                              (weights.output != nullptr ? weights.embedding->bytes() : 0);
+    info.row_products += weights.layer_products;
+    decoders.push_back(std::make_unique<Decoder>(backend,
+                                                 team->communicator(share.rank),
+                                                 spec,
+                                                 share,
+                                                 std::move(weights),
+                                                 rows,
+                                                 std::min(kHeadRows, rows)));
+  }
+  info.architecture = spec.architecture;
+  info.context_length = spec.context;
+  info.weights_hash = file.weights_hash();
+  const std::array numerics{kEngineRevision,
+                            backends.front()->numerics_family(),
+                            std::uint64_t{options.partial_sums},
+                            info.weights_hash,
+                            info.layout.content_hash(),
+                            hash_of(spec.ropes)};
+  info.numerics_hash = XXH3_64bits(numerics.data(), sizeof(numerics));
+  info.head_products = std::uint64_t{info.vocab_size} * spec.dim;
+  auto decoder = std::make_unique<DecoderTeam>(std::move(team), std::move(decoders));
   return std::make_unique<Runner>(std::move(info), std::move(decoder), rows);
 }
 
 }  // namespace
 
-Result<KvLayout> kv_layout_of(const ModelFile& file, std::uint32_t block_tokens) {
+Result<KvLayout> kv_layout_of(const ModelFile& file, std::uint32_t block_tokens, KvDType dtype) {
   BATON_ASSIGN(const auto spec, file.decoder_spec());
-  const KvLayout layout = kv_layout(spec, block_tokens);
+  KvLayout layout = kv_layout(spec, block_tokens);
+  layout.dtype = dtype;
   BATON_TRY(validate(layout));
   return layout;
 }
 
 Result<std::unique_ptr<ModelRunner>> make_runner(const ModelFile& file,
-                                                 kernels::Backend& backend,
+                                                 std::span<kernels::Backend* const> backends,
                                                  const RunnerOptions& options) {
   try {
-    return load(file, backend, options);
+    if (options.partial_sums != 1) {  // pieces are not what the cache holds
+      return load(file, backends, options);
+    }
+    return through_packed_cache(file.weights_hash(), *backends.front(), options.packed_cache, [&] {
+      return load(file, backends, options);
+    });
   } catch (const std::bad_alloc&) {
     return fail(ErrorCode::OutOfMemory, "no memory for the model's weights and activations");
+  } catch (const std::system_error& error) {
+    return fail(ErrorCode::Unavailable,
+                fmt::format("cannot start {} ranks: {}", backends.size(), error.what()));
   }
+}
+
+Result<std::unique_ptr<ModelRunner>> make_runner(const ModelFile& file,
+                                                 kernels::Backend& backend,
+                                                 const RunnerOptions& options) {
+  const std::array backends{&backend};
+  return make_runner(file, backends, options);
 }
 
 }  // namespace baton::engine

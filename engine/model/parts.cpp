@@ -23,10 +23,11 @@ void FloatBuffer::Free::operator()(float* data) const {
   std::free(data);
 }
 
-RopeAngles::RopeAngles(std::span<const double> frequencies, std::size_t max_rows)
-    : frequencies_(frequencies.begin(), frequencies.end()),
-      cosines_(max_rows * frequencies.size()),
-      sines_(max_rows * frequencies.size()) {}
+RopeAngles::RopeAngles(const RopeSpec& spec, std::size_t max_rows)
+    : frequencies_(spec.frequencies),
+      magnitude_(spec.magnitude),
+      cosines_(max_rows * frequencies_.size()),
+      sines_(max_rows * frequencies_.size()) {}
 
 kernels::RopeTable RopeAngles::table_for(std::span<const std::uint32_t> positions) {
   const std::size_t half = frequencies_.size();
@@ -35,8 +36,8 @@ kernels::RopeTable RopeAngles::table_for(std::span<const std::uint32_t> position
       double sine = 0;
       double cosine = 0;
       fixed_sincos(positions[row] * frequencies_[i], sine, cosine);
-      cosines_.data()[row * half + i] = static_cast<float>(cosine);
-      sines_.data()[row * half + i] = static_cast<float>(sine);
+      cosines_.data()[row * half + i] = static_cast<float>(cosine * magnitude_);
+      sines_.data()[row * half + i] = static_cast<float>(sine * magnitude_);
     }
   }
   const std::size_t size = positions.size() * half;
@@ -59,12 +60,14 @@ void StepRows::clear() {
 
 void StepRows::add(const SequenceSlice& slice, std::uint32_t block_tokens, bool all_wanted) {
   const std::size_t first = size();
-  const std::size_t count = slice.tokens.size();
-  BATON_CHECK(count > 0, "a slice without tokens");
+  const std::size_t count = slice.num_rows();
+  BATON_CHECK(!slice.tokens.empty(), "a slice without tokens");
+  BATON_CHECK(slice.drafts.empty() || slice.sample, "drafts in a slice that does not sample");
   BATON_CHECK(first + count <= row_numbers_.size(), "a step wider than max_step_tokens");
   BATON_CHECK(slice.blocks.size() * block_tokens >= slice.first_position + count,
               "a slice's blocks do not cover its positions");
   ids_.insert(ids_.end(), slice.tokens.begin(), slice.tokens.end());
+  ids_.insert(ids_.end(), slice.drafts.begin(), slice.drafts.end());
   for (std::size_t i = 0; i < count; ++i) {
     positions_.push_back(slice.first_position + static_cast<std::uint32_t>(i));
   }
@@ -72,9 +75,12 @@ void StepRows::add(const SequenceSlice& slice, std::uint32_t block_tokens, bool 
   if (!all_wanted && !slice.sample) {
     return;
   }
-  for (std::size_t i = all_wanted ? 0 : count - 1; i < count; ++i) {
-    wanted_slices_.push_back(
-        {wanted_.size(), 1, slice.first_position + static_cast<std::uint32_t>(i), slice.blocks});
+  const std::size_t from = all_wanted ? 0 : slice.tokens.size() - 1;
+  wanted_slices_.push_back({wanted_.size(),
+                            count - from,
+                            slice.first_position + static_cast<std::uint32_t>(from),
+                            slice.blocks});
+  for (std::size_t i = from; i < count; ++i) {
     wanted_.push_back(static_cast<std::uint32_t>(first + i));
   }
 }

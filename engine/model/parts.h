@@ -10,6 +10,7 @@
 #include <span>
 #include <vector>
 
+#include "engine/model/decoder_spec.h"
 #include "engine/runner.h"
 #include "kernels/ops.h"
 
@@ -33,13 +34,13 @@ class FloatBuffer {
 // its size does not grow with the context.
 class RopeAngles {
  public:
-  // `frequencies`: radians a position.
-  RopeAngles(std::span<const double> frequencies, std::size_t max_rows);
+  RopeAngles(const RopeSpec& spec, std::size_t max_rows);
   kernels::RopeTable table_for(std::span<const std::uint32_t> positions);
 
  private:
-  std::vector<double> frequencies_;  // [half]
-  FloatBuffer cosines_;              // [max_rows][half]
+  const std::vector<double> frequencies_;  // [half]
+  const double magnitude_;
+  FloatBuffer cosines_;  // [max_rows][half]
   FloatBuffer sines_;
 };
 
@@ -49,7 +50,7 @@ class StepRows {
   explicit StepRows(std::size_t max_rows);
 
   void clear();
-  // `all_wanted`: the hidden state of every row is asked for, not just of a sampled last one.
+  // `all_wanted`: the hidden state of every row is asked for, not just of those that are sampled.
   void add(const SequenceSlice& slice, std::uint32_t block_tokens, bool all_wanted);
 
   std::size_t size() const { return ids_.size(); }
@@ -58,7 +59,7 @@ class StepRows {
   // 0, 1, 2, …: which row of a RopeAngles table belongs to which row.
   std::span<const std::uint32_t> row_numbers() const { return {row_numbers_.data(), size()}; }
   std::span<const kernels::AttentionSlice> slices() const { return slices_; }
-  // Rows whose hidden state is asked for, ascending, and the same rows as slices of their own that
+  // Rows whose hidden state is asked for, ascending, and the same rows as slices that
   // lie one after the other: what is left to compute once the last layer's KV is written.
   std::span<const std::uint32_t> wanted() const { return wanted_; }
   std::span<const kernels::AttentionSlice> wanted_slices() const { return wanted_slices_; }

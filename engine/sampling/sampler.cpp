@@ -48,7 +48,9 @@ TokenId argmax(std::span<const float> logits) {
 
 Sampler::Sampler(std::size_t vocab_size) : weights_(vocab_size), counts_(vocab_size) {}
 
-SampledToken Sampler::sample(std::span<float> logits, const SequenceSlice& slice) {
+SampledToken Sampler::sample(std::span<float> logits,
+                             const SequenceSlice& slice,
+                             std::size_t drafts) {
   BATON_CHECK(logits.size() == weights_.size(), "a row of logits is a vocabulary long");
   BATON_CHECK(slice.sampling != nullptr, "a slice that samples says how");
   const SamplingParams& params = *slice.sampling;
@@ -59,7 +61,7 @@ SampledToken Sampler::sample(std::span<float> logits, const SequenceSlice& slice
     fill_logprobs(logits, static_cast<std::size_t>(params.num_logprobs), out);
     raw.assign(logits.begin(), logits.end());
   }
-  apply_penalties(logits, slice);
+  apply_penalties(logits, slice, drafts);
   for (const TokenId token : slice.barred) {
     if (token >= 0 && static_cast<std::size_t>(token) < logits.size()) {
       logits[static_cast<std::size_t>(token)] = kMinusInfinity;
@@ -68,7 +70,8 @@ SampledToken Sampler::sample(std::span<float> logits, const SequenceSlice& slice
   if (params.temperature <= 0.0F) {
     out.token = argmax(logits);
   } else {
-    out.token = draw(logits, params, keyed_uniform(params.seed, slice.choice, slice.output.size()));
+    out.token = draw(
+        logits, params, keyed_uniform(params.seed, slice.choice, slice.output.size() + drafts));
   }
   if (wants_logprobs) {
     out.logprob = static_cast<float>(static_cast<double>(raw[static_cast<std::size_t>(out.token)]) -
@@ -77,13 +80,16 @@ SampledToken Sampler::sample(std::span<float> logits, const SequenceSlice& slice
   return out;
 }
 
-void Sampler::apply_penalties(std::span<float> logits, const SequenceSlice& slice) {
+void Sampler::apply_penalties(std::span<float> logits,
+                              const SequenceSlice& slice,
+                              std::size_t drafts) {
   const SamplingParams& params = *slice.sampling;
   const bool repetition = params.repetition_penalty != 1.0F;
   const bool counted = params.presence_penalty != 0.0F || params.frequency_penalty != 0.0F;
   if (!repetition && !counted) {
     return;
   }
+  const std::span<const TokenId> drafted = slice.drafts.first(drafts);
   const auto in_vocab = [&](TokenId t) {
     return t >= 0 && static_cast<std::size_t>(t) < logits.size();
   };
@@ -102,14 +108,10 @@ void Sampler::apply_penalties(std::span<float> logits, const SequenceSlice& slic
   if (repetition) {
     repeat(slice.prompt);
     repeat(slice.output);
+    repeat(drafted);
   }
-  if (counted) {
-    for (const TokenId token : slice.output) {
-      if (in_vocab(token)) {
-        ++counts_[static_cast<std::size_t>(token)];
-      }
-    }
-    for (const TokenId token : slice.output) {
+  const auto penalise = [&](std::span<const TokenId> tokens) {
+    for (const TokenId token : tokens) {
       if (!in_vocab(token)) {
         continue;
       }
@@ -120,8 +122,19 @@ void Sampler::apply_penalties(std::span<float> logits, const SequenceSlice& slic
         count &= kPaid;
       }
     }
+  };
+  if (counted) {
+    for (const auto tokens : {slice.output, drafted}) {
+      for (const TokenId token : tokens) {
+        if (in_vocab(token)) {
+          ++counts_[static_cast<std::size_t>(token)];
+        }
+      }
+    }
+    penalise(slice.output);
+    penalise(drafted);
   }
-  for (const auto tokens : {slice.prompt, slice.output}) {
+  for (const auto tokens : {slice.prompt, slice.output, drafted}) {
     for (const TokenId token : tokens) {
       if (in_vocab(token)) {
         counts_[static_cast<std::size_t>(token)] = 0;

@@ -25,7 +25,8 @@ class Sampler {
 
   // `logits`: [vocab_size], overwritten. Reads the slice's sampling, choice, prompt, output and
   // barred; `logprob` and `top` are filled when num_logprobs >= 0, from the logits as given.
-  SampledToken sample(std::span<float> logits, const SequenceSlice& slice);
+  // The first `drafts` of the slice's drafts count as the end of its output.
+  SampledToken sample(std::span<float> logits, const SequenceSlice& slice, std::size_t drafts = 0);
 
  private:
   struct Candidate {
@@ -33,7 +34,7 @@ class Sampler {
     TokenId token;
   };
 
-  void apply_penalties(std::span<float> logits, const SequenceSlice& slice);
+  void apply_penalties(std::span<float> logits, const SequenceSlice& slice, std::size_t drafts);
   void fill_logprobs(std::span<const float> logits, std::size_t count, SampledToken& out);
   TokenId draw(std::span<float> logits, const SamplingParams& params, double uniform);
   TokenId draw_cut(std::span<const float> logits, const SamplingParams& params, double uniform);

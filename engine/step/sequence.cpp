@@ -71,8 +71,9 @@ Sequence::Sequence(GenerateRequest request,
   BATON_CHECK(computed_ <= tokens_.size(), "more is computed than there are tokens");
 }
 
-SequenceSlice Sequence::slice(std::uint32_t count) const {
+SequenceSlice Sequence::slice(std::uint32_t count, std::span<const TokenId> drafts) const {
   BATON_CHECK(count >= 1 && count <= num_pending(), "a slice takes pending tokens");
+  BATON_CHECK(drafts.empty() || drafts.size() <= max_drafts(), "drafts that have no place");
   SequenceSlice slice;
   slice.tokens = tokens().subspan(computed_, count);
   slice.first_position = computed_;
@@ -82,10 +83,39 @@ SequenceSlice Sequence::slice(std::uint32_t count) const {
   slice.choice = request_.choice;
   slice.prompt = request_.prompt;
   slice.output = output();
+  slice.drafts = drafts;
   if (num_output() < request_.min_tokens) {
     slice.barred = request_.stop_tokens;
   }
   return slice;
+}
+
+std::uint32_t Sequence::max_drafts() const {
+  if (is_prefilling() || num_pending() != 1) {
+    return 0;
+  }
+  // Each draft and the token behind the last one must still be wanted.
+  std::uint32_t most = size_.max_output - num_output() - 1;
+  if (num_output() < request_.min_tokens) {
+    // Which tokens are barred holds for a whole slice.
+    most = std::min(most, request_.min_tokens - num_output() - 1);
+  }
+  return most;
+}
+
+Sequence::Advanced Sequence::advance_all(std::uint32_t count,
+                                         std::span<const SampledToken> sampled) {
+  Advanced out;
+  if (sampled.empty()) {
+    out.finish = advance(count, nullptr);
+    return out;
+  }
+  while (out.finish == FinishReason::None && out.taken < sampled.size()) {
+    // A right draft is one more token that the step has computed.
+    out.finish = advance(out.taken == 0 ? count : 1, &sampled[out.taken]);
+    ++out.taken;
+  }
+  return out;
 }
 
 FinishReason Sequence::advance(std::uint32_t count, const SampledToken* sampled) {

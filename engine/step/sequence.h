@@ -57,12 +57,23 @@ class Sequence {
   BlockTable& table() { return table_; }
   const BlockTable& table() const { return table_; }
 
-  // The next `count` pending tokens; samples when they are the last.
-  // REQUIRES: 1 <= count <= num_pending(); the table covers them.
-  SequenceSlice slice(std::uint32_t count) const;
+  // The next `count` pending tokens; samples when they are the last. `drafts` are borrowed.
+  // REQUIRES: 1 <= count <= num_pending(); the table covers them and the drafts; no more drafts
+  // than max_drafts().
+  SequenceSlice slice(std::uint32_t count, std::span<const TokenId> drafts = {}) const;
+  // Drafts that its next slice may carry, were there blocks for them: none while it prefills, and
+  // never past its own end.
+  std::uint32_t max_drafts() const;
   // The step that carried `slice(count)` has ended with `sampled` (present when it took all
   // pending tokens). Says whether the sequence is over.
   FinishReason advance(std::uint32_t count, const SampledToken* sampled);
+  // The same after a slice with drafts: `sampled` are the tokens in order, each but the last equal
+  // to its draft. Takes them until one ends the sequence.
+  struct Advanced {
+    FinishReason finish = FinishReason::None;
+    std::uint32_t taken = 0;
+  };
+  Advanced advance_all(std::uint32_t count, std::span<const SampledToken> sampled);
   // Adds a token that another node sampled, as advance does. REQUIRES: num_pending() == 0.
   FinishReason accept(TokenId token);
 

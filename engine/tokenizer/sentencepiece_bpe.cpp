@@ -130,7 +130,9 @@ void SentencePieceBpe::encode_text(std::string_view text,
                                    bool after_special,
                                    std::vector<TokenId>& out) const {
   std::string escaped;
-  if (spec().add_space_prefix && after_special) {
+  const bool has_space = text.starts_with(' ') || text.starts_with(kSpace);
+  if (spec().add_space_prefix && after_special &&
+      !(has_space && spec().pre_tokenizer == kMetaspace)) {
     escaped = kSpace;
   }
   escaped += replace_all(text, " ", kSpace);

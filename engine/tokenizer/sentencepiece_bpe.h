@@ -11,12 +11,16 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <string_view>
 #include <vector>
 
 #include "engine/tokenizer/text_index.h"
 #include "engine/tokenizer/tokenizer_base.h"
 
 namespace baton::engine {
+
+// Pre-tokenizer of specs whose space prefix is left out where a text has a space already.
+inline constexpr std::string_view kMetaspace = "metaspace";
 
 // The pairs of characters that stand side by side in some token. May take others for such pairs.
 class NeighbourSet {

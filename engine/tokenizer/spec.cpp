@@ -1,4 +1,4 @@
-// Bytes of a TokenizerSpec: "BTS1", then in the order of the struct each string as varint length
+// Bytes of a TokenizerSpec: "BTS2", then in the order of the struct each string as varint length
 // and bytes, each list as varint count and items, scores as little-endian binary32, kinds as bytes,
 // ids as varint of id + 1, flags as one byte.
 #include <fmt/format.h>
@@ -12,7 +12,7 @@
 namespace baton::engine {
 namespace {
 
-constexpr std::string_view kMagic = "BTS1";
+constexpr std::string_view kMagic = "BTS2";
 constexpr std::uint64_t kMaxTokens = 1ULL << 22;
 constexpr std::uint64_t kMaxMerges = 1ULL << 23;
 constexpr std::uint64_t kMaxTokenBytes = 1ULL << 16;
@@ -165,6 +165,21 @@ Status read_vocabulary(Reader& reader, TokenizerSpec& spec) {
   return {};
 }
 
+// Ids of tokens: none is -1.
+Result<std::vector<TokenId>> read_ids(Reader& reader, std::string_view field, std::size_t vocab) {
+  BATON_ASSIGN(const std::uint64_t count, reader.count(field, vocab, 1));
+  std::vector<TokenId> out;
+  out.reserve(count);
+  for (std::uint64_t i = 0; i < count; ++i) {
+    BATON_ASSIGN(const TokenId id, reader.id(field, vocab));
+    if (id < 0) {
+      return fail(ErrorCode::ProtocolError, fmt::format("tokenizer data: {} holds no id", field));
+    }
+    out.push_back(id);
+  }
+  return out;
+}
+
 }  // namespace
 
 std::string TokenizerSpec::serialize() const {
@@ -198,8 +213,14 @@ std::string TokenizerSpec::serialize() const {
   for (const TokenId id : {bos, eos, eot, unknown}) {
     writer.id(id);
   }
-  for (const bool flag : {add_bos, add_eos, add_space_prefix}) {
+  for (const bool flag : {add_bos, add_eos, add_space_prefix, space_prefix_once}) {
     writer.byte(flag ? 1 : 0);
+  }
+  for (const auto* ids : {&strip_left, &strip_right, &more_stops}) {
+    writer.varint(ids->size());
+    for (const TokenId id : *ids) {
+      writer.id(id);
+    }
   }
   writer.text(chat_template);
   writer.text(architecture);
@@ -209,7 +230,7 @@ std::string TokenizerSpec::serialize() const {
 Result<TokenizerSpec> TokenizerSpec::parse(std::string_view bytes) {
   if (!bytes.starts_with(kMagic)) {
     return fail(ErrorCode::ProtocolError,
-                "tokenizer data does not start with BTS1: another version or no tokenizer");
+                "tokenizer data does not start with BTS2: another version or no tokenizer");
   }
   Reader reader(bytes.substr(kMagic.size()));
   TokenizerSpec spec;
@@ -224,6 +245,10 @@ Result<TokenizerSpec> TokenizerSpec::parse(std::string_view bytes) {
   BATON_ASSIGN(spec.add_bos, reader.flag("add_bos"));
   BATON_ASSIGN(spec.add_eos, reader.flag("add_eos"));
   BATON_ASSIGN(spec.add_space_prefix, reader.flag("add_space_prefix"));
+  BATON_ASSIGN(spec.space_prefix_once, reader.flag("space_prefix_once"));
+  BATON_ASSIGN(spec.strip_left, read_ids(reader, "strip_left", vocab));
+  BATON_ASSIGN(spec.strip_right, read_ids(reader, "strip_right", vocab));
+  BATON_ASSIGN(spec.more_stops, read_ids(reader, "more_stops", vocab));
   BATON_ASSIGN(spec.chat_template, reader.text("chat_template", kMaxTemplateBytes));
   BATON_ASSIGN(spec.architecture, reader.text("architecture", kMaxNameBytes));
   if (!reader.at_end()) {

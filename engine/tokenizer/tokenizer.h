@@ -45,7 +45,12 @@ struct TokenizerSpec {
   bool add_bos = false;
   bool add_eos = false;
   bool add_space_prefix = true;
-  std::string chat_template;  // empty: the family's built-in one
+  bool space_prefix_once = false;  // only where a text begins, not after each special token
+  // Tokens found in text that take the white space before or after them along.
+  std::vector<TokenId> strip_left;
+  std::vector<TokenId> strip_right;
+  std::vector<TokenId> more_stops;  // end a generation, beside eos and eot
+  std::string chat_template;        // empty: the family's built-in one
   std::string architecture;
 
   std::string serialize() const;

@@ -34,6 +34,35 @@ bool is_one_of(std::span<const std::string_view> names, std::string_view name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
+std::vector<bool> flags_of(const std::vector<TokenId>& ids, std::size_t count) {
+  std::vector<bool> out(ids.empty() ? 0 : count);
+  for (const TokenId id : ids) {
+    if (id >= 0 && static_cast<std::size_t>(id) < count) {
+      out[static_cast<std::size_t>(id)] = true;
+    }
+  }
+  return out;
+}
+
+bool has(const std::vector<bool>& flags, TokenId id) {
+  return !flags.empty() && flags[static_cast<std::size_t>(id)];
+}
+
+// The end of `text[from, to)` without the spaces at its end.
+std::size_t before_spaces(std::string_view text, std::size_t from, std::size_t to) {
+  while (to > from) {
+    std::size_t start = to - 1;
+    while (start > from && (static_cast<unsigned char>(text[start]) & 0xC0U) == 0x80U) {
+      --start;
+    }
+    if (!is_white_space(decode_utf8(text, start).code)) {
+      break;
+    }
+    to = start;
+  }
+  return to;
+}
+
 }  // namespace
 
 TokenizerBase::TokenizerBase(TokenizerSpec spec) : spec_(std::move(spec)), kinds_(spec_.kinds) {
@@ -45,8 +74,15 @@ TokenizerBase::TokenizerBase(TokenizerSpec spec) : spec_(std::move(spec)), kinds
   };
   add_stop(spec_.eos);
   add_stop(spec_.eot);
+  for (const TokenId id : spec_.more_stops) {
+    add_stop(id);
+  }
+  strips_left_ = flags_of(spec_.strip_left, spec_.tokens.size());
+  strips_right_ = flags_of(spec_.strip_right, spec_.tokens.size());
   const bool phi3 = spec_.model == "llama" && spec_.architecture == "phi3";
-  takes_spaces_.resize(phi3 ? spec_.tokens.size() : 0);
+  if (phi3) {
+    strips_right_.resize(spec_.tokens.size());
+  }
   for (std::size_t i = 0; i < spec_.tokens.size(); ++i) {
     const std::string& text = spec_.tokens[i];
     if (text.empty() || kinds_[i] == TokenKind::Byte) {
@@ -63,8 +99,8 @@ TokenizerBase::TokenizerBase(TokenizerSpec spec) : spec_(std::move(spec)), kinds
       case TokenKind::Control:
       case TokenKind::Unknown:
         scanner_.add(text, id, false);
-        if (phi3) {
-          takes_spaces_[i] = !is_one_of(kPhi3Plain, text);
+        if (phi3 && !is_one_of(kPhi3Plain, text)) {
+          strips_right_[i] = true;
         }
         break;
       case TokenKind::UserDefined:
@@ -155,7 +191,10 @@ void TokenizerBase::encode_joined(std::string_view text,
       allowed = allowed.subspan(1);
     }
     const SpecialScanner::Match match = scanner_.find(text, at, allowed);
-    const std::size_t plain_end = match.id < 0 ? text.size() : match.begin;
+    std::size_t plain_end = match.id < 0 ? text.size() : match.begin;
+    if (match.id >= 0 && has(strips_left_, match.id)) {
+      plain_end = before_spaces(text, at, plain_end);
+    }
     if (plain_end > at) {
       encode_text(text.substr(at, plain_end - at), after_special, out);
       after_special = false;
@@ -164,11 +203,8 @@ void TokenizerBase::encode_joined(std::string_view text,
       return;
     }
     out.push_back(match.id);
-    after_special = true;
-    at = match.end;
-    if (!takes_spaces_.empty() && takes_spaces_[static_cast<std::size_t>(match.id)]) {
-      at = end_of_white_space(text, at);
-    }
+    after_special = !spec_.space_prefix_once;
+    at = has(strips_right_, match.id) ? end_of_white_space(text, match.end) : match.end;
   }
 }
 

@@ -29,7 +29,8 @@ class TokenizerBase : public Tokenizer {
 
  protected:
   // Appends the tokens of `text`, which holds no token that stands for itself and is not empty.
-  // `after_special`: it starts the prompt or follows such a token.
+  // `after_special`: it starts the prompt or follows such a token; with `space_prefix_once` only
+  // the start counts.
   virtual void encode_text(std::string_view text,
                            bool after_special,
                            std::vector<TokenId>& out) const = 0;
@@ -52,11 +53,11 @@ class TokenizerBase : public Tokenizer {
 
   TokenizerSpec spec_;
   std::vector<TokenKind> kinds_;  // one a token; turn markers count as control tokens
+  std::vector<bool> strips_left_, strips_right_;  // one a token, or none at all
   std::vector<TokenId> stop_tokens_;
   SpecialScanner scanner_;
-  std::vector<bool> takes_spaces_;  // control tokens that take the white space after them
-  std::size_t longest_ = 4;         // bytes of text in a token; an unknown character has up to 4
-  std::string bytes_;               // the bytes of all tokens in a row
+  std::size_t longest_ = 4;  // bytes of text in a token; an unknown character has up to 4
+  std::string bytes_;        // the bytes of all tokens in a row
   std::vector<std::uint32_t> byte_starts_;  // of each token in bytes_, and the end
 };
 

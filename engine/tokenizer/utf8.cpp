@@ -112,14 +112,16 @@ std::string sanitize_utf8(std::string_view text) {
   return out;
 }
 
+bool is_white_space(char32_t code) {
+  return code == 0x20 || (code >= 9 && code <= 13) || code == 0x85 || code == 0xA0 ||
+         code == 0x1680 || (code >= 0x2000 && code <= 0x200A) || code == 0x2028 || code == 0x2029 ||
+         code == 0x202F || code == 0x205F || code == 0x3000;
+}
+
 std::size_t end_of_white_space(std::string_view text, std::size_t at) {
   while (at < text.size()) {
     const Utf8Char c = decode_utf8(text, at);
-    const bool space = c.code == 0x20 || (c.code >= 9 && c.code <= 13) || c.code == 0x85 ||
-                       c.code == 0xA0 || c.code == 0x1680 ||
-                       (c.code >= 0x2000 && c.code <= 0x200A) || c.code == 0x2028 ||
-                       c.code == 0x2029 || c.code == 0x202F || c.code == 0x205F || c.code == 0x3000;
-    if (!space) {
+    if (!is_white_space(c.code)) {
       break;
     }
     at += c.size;

@@ -34,7 +34,8 @@ void append_utf8(std::string& out, char32_t code);
 bool is_valid_utf8(std::string_view text);
 // `text` with every broken sequence replaced by U+FFFD.
 std::string sanitize_utf8(std::string_view text);
-// End of the white space (Unicode's property White_Space) at `text[at]`.
+bool is_white_space(char32_t code);  // Unicode's property White_Space
+// End of the white space at `text[at]`.
 std::size_t end_of_white_space(std::string_view text, std::size_t at);
 // Number of leading bytes that are whole, well-formed or broken for good; the rest (0 to 3 bytes)
 // may yet become a character.

@@ -244,12 +244,16 @@ void amx_panel(Tile& registers,
   }
 }
 
+// Activations that are walked once a panel should stay in the second-level cache.
+constexpr std::size_t kAmxActivationBytes = 384 << 10;
+
 template <class Isa, class Tile, DType kType>
 void amx_quant_matmul(const MatmulJob& job) {
   using Codec = FileCodec<kType>;
   const std::size_t blocks = job.cols / kQuantBlock;
   const std::size_t tile_bytes = blocks * kActivationWords * sizeof(std::uint32_t) * kTileRows;
-  const std::size_t chunk = kActivationBytes / tile_bytes < 4 ? 4 : kActivationBytes / tile_bytes;
+  const std::size_t fitting = kAmxActivationBytes / tile_bytes;
+  const std::size_t chunk = fitting < 4 ? 4 : fitting;
   const auto* weight = reinterpret_cast<const std::uint8_t*>(job.weight);
   auto* dots = reinterpret_cast<std::int32_t*>(job.scratch);
   auto* expanded =

@@ -1,16 +1,17 @@
 // Paged attention, for any instruction set.
 //
-// A query's positions are cut at multiples of 256. In a chunk: scores (lanes are positions, one fma
-// chain over the head's dimensions), the largest, exponentials, their sum by 16 lanes and one tree,
-// and the weighted values (lanes are dimensions, one fma chain over positions, ascending). Chunks
-// then join in ascending order, each rescaled to the larger maximum. What belongs to a chunk
-// depends on the query's own position alone, so tiles, slices and threads change no bit. A position
-// that a query may not see never takes part as a number: its lane is replaced, its value is not
-// read.
+// A query's positions are cut at multiples of 256. In a chunk both products are dot products of
+// 16-bit codes, which are exact in any order: query times keys, then weights times values. A query
+// has one scale, so have a chunk's weights, and so have each token's key and value (kv_stage.h).
+// Floating point is what lies between: scores, the largest, exponentials, their sum by 16 lanes and
+// one tree. Chunks then join in ascending order, each rescaled to the larger maximum. What belongs
+// to a chunk depends on the query's own position alone, so tiles, slices and threads change no bit.
+// A position that a query may not see has weight 0; what is stored there is never read as a number.
 //
 // Only instruction-set translation units include this. Thread: pure. Failure: none.
 #pragma once
 
+#include "kernels/cpu/kv_stage.h"
 #include "kernels/cpu/row_ops.h"
 
 namespace baton::kernels::cpu {
@@ -20,10 +21,11 @@ namespace {
 struct Span {
   std::size_t low;
   std::size_t high;
+  bool empty() const { return low >= high; }
 };
 
 [[maybe_unused]] static inline Span visible(const AttentionJob& job,
-                                            std::uint32_t row,
+                                            std::size_t row,
                                             std::size_t chunk) {
   const std::size_t position = job.first_position + row;
   const std::size_t first =
@@ -35,530 +37,485 @@ struct Span {
   return {low < high ? low : high, high};
 }
 
-// Where 16 neighbouring positions lie (a block holds a multiple of 16).
-template <class T>
-struct Granule {
-  const T* keys;    // [head_dim] steps of block_tokens
-  const T* values;  // [16][head_dim]
-};
-template <class T>
-[[gnu::always_inline]] inline Granule<T> granule(const AttentionJob& job, std::size_t position) {
-  const std::size_t tokens = job.block_tokens;
-  const std::size_t block = job.blocks[position / tokens];
-  const auto* base = reinterpret_cast<const T*>(job.layer + block * job.block_bytes);
-  const std::size_t head = std::size_t{job.kv_head} * job.head_dim * tokens;
-  const std::size_t in_block = position % tokens;
-  return {
-      base + head + in_block,
-      base + std::size_t{job.kv_heads} * job.head_dim * tokens + head + in_block * job.head_dim};
+// What any of the rows [first, end) sees, at granule borders.
+[[maybe_unused]] static inline Span visible_granules(const AttentionJob& job,
+                                                     std::size_t first,
+                                                     std::size_t end,
+                                                     std::size_t chunk) {
+  Span all{kAttentionChunk, 0};
+  for (std::size_t row = first; row < end; ++row) {
+    const Span span = visible(job, row, chunk);
+    if (!span.empty()) {
+      all.low = span.low < all.low ? span.low : all.low;
+      all.high = span.high > all.high ? span.high : all.high;
+    }
+  }
+  return {all.low / kLanes * kLanes, (all.high + kLanes - 1) / kLanes * kLanes};
 }
 
-// scores[i][at + lane] = q_i . key for kQueries queries and kVectors granules. q: [dim][q_stride].
-// Meanwhile fetches what comes next: the keys of the following granules and these ones' values.
-template <class Isa, class T, int kQueries, int kVectors>
-[[gnu::noinline]] void score_tile(const Granule<T>* granules,
-                                  std::size_t head_dim,
-                                  std::size_t block_tokens,
-                                  const float* q,
-                                  std::size_t q_stride,
-                                  float* scores) {
-  using F = typename Isa::F;
-  F sums[kQueries][kVectors];
+// out[i][v * 16 + lane] = row_scales[i] * sum over pairs of a_i[pair] . b[v][pair][lane], for
+// kQueries rows and kVectors vectors. A row's pairs lie kQueries apart (rows side by side) or next
+// to each other, kChunkPairs from row to row.
+enum class Rows : std::uint8_t { SideBySide, Apart };
+// Codes are stored one by one and read in pairs.
+[[gnu::always_inline]] inline std::int32_t load_pair(const std::int32_t* p) {
+  std::int32_t pair;
+  __builtin_memcpy(&pair, p, sizeof(pair));
+  return pair;
+}
+template <class Isa, Rows kRows, int kQueries, int kVectors>
+[[gnu::noinline]] void dot_tile(const std::int32_t* a,
+                                const std::int32_t* b,
+                                std::size_t b_stride,
+                                std::size_t pairs,
+                                const float* row_scales,
+                                float* out,
+                                std::size_t out_stride) {
+  using I = typename Isa::I;
+  constexpr std::size_t kPairStep = kRows == Rows::SideBySide ? kQueries : 1;
+  constexpr std::size_t kRowStep = kRows == Rows::SideBySide ? 1 : kChunkPairs;
+  I sums[kQueries][kVectors];
 #pragma GCC unroll 16
   for (int i = 0; i < kQueries; ++i) {
 #pragma GCC unroll 2
     for (int v = 0; v < kVectors; ++v) {
-      sums[i][v] = Isa::zero();
+      sums[i][v] = Isa::iset1(0);
     }
   }
-  const T* keys[kVectors];
-  for (int v = 0; v < kVectors; ++v) {
-    keys[v] = granules[v].keys;
-  }
-  const T* next = granules[kVectors].keys;  // the last granules' own again
-  [[maybe_unused]] const T* values = granules[0].values;
-  for (std::size_t d = 0; d < head_dim; ++d) {
-    F key[kVectors];
+  for (std::size_t pair = 0; pair < pairs; ++pair) {
+    I x[kVectors];
 #pragma GCC unroll 2
     for (int v = 0; v < kVectors; ++v) {
-      key[v] = Isa::load(keys[v]);
-      keys[v] += block_tokens;
-    }
-    Isa::prefetch(next);
-    next += block_tokens;
-    if constexpr (sizeof(T) == 2 && kVectors == 2) {
-      Isa::prefetch(values + d * 32);  // 32 tokens' values are 64 bytes for each dimension
+      x[v] = Isa::iload(b + v * b_stride);
     }
 #pragma GCC unroll 16
     for (int i = 0; i < kQueries; ++i) {
-      const F query = Isa::set1(q[i]);
 #pragma GCC unroll 2
       for (int v = 0; v < kVectors; ++v) {
-        sums[i][v] = Isa::fma(query, key[v], sums[i][v]);
+        sums[i][v] =
+            Isa::dot2(sums[i][v], x[v], load_pair(a + static_cast<std::size_t>(i) * kRowStep));
       }
+      // Keeps the compiler from fetching all rows' codes first: sums would lose their registers.
+      __asm__ volatile("" ::: "memory");
     }
-    q += q_stride;
+    a += kPairStep;
+    b += kLanes;
   }
 #pragma GCC unroll 16
   for (int i = 0; i < kQueries; ++i) {
 #pragma GCC unroll 2
     for (int v = 0; v < kVectors; ++v) {
-      Isa::store(scores + static_cast<std::size_t>(i) * kAttentionChunk + v * kLanes, sums[i][v]);
+      Isa::store(out + static_cast<std::size_t>(i) * out_stride + v * kLanes,
+                 Isa::mul(Isa::to_float(sums[i][v]), Isa::set1(row_scales[i])));
     }
   }
 }
 
-// sums_i[dims] += p_i[t] * value[t][dims] for t in [low, high) of the chunk, kVectors * 16
-// dimensions from `dim` on (the last vector may be `tail` wide).
-template <class Isa, class T, int kQueries, int kVectors>
-[[gnu::noinline]] void value_tile(const Granule<T>* granules,
-                                  Span span,
-                                  std::size_t head_dim,
-                                  std::size_t dim,
-                                  const float* p,
-                                  float* out,
-                                  std::size_t out_stride) {
-  using F = typename Isa::F;
-  F sums[kQueries][kVectors];
-#pragma GCC unroll 16
-  for (int i = 0; i < kQueries; ++i) {
-#pragma GCC unroll 2
-    for (int v = 0; v < kVectors; ++v) {
-      sums[i][v] = Isa::load(out + static_cast<std::size_t>(i) * out_stride + v * kLanes);
-    }
-  }
-  for (std::size_t t = span.low; t < span.high;) {
-    const std::size_t stop = (t / kLanes + 1) * kLanes;
-    const std::size_t end = stop < span.high ? stop : span.high;
-    const T* values = granules[t / kLanes].values + (t % kLanes) * head_dim + dim;
-    for (; t < end; ++t, values += head_dim) {
-      F value[kVectors];
-#pragma GCC unroll 2
-      for (int v = 0; v < kVectors; ++v) {
-        value[v] = Isa::load(values + v * kLanes);
-      }
-#pragma GCC unroll 16
-      for (int i = 0; i < kQueries; ++i) {
-        const F weight = Isa::set1(p[static_cast<std::size_t>(i) * kAttentionChunk + t]);
-#pragma GCC unroll 2
-        for (int v = 0; v < kVectors; ++v) {
-          sums[i][v] = Isa::fma(weight, value[v], sums[i][v]);
-        }
-      }
-    }
-  }
-#pragma GCC unroll 16
-  for (int i = 0; i < kQueries; ++i) {
-#pragma GCC unroll 2
-    for (int v = 0; v < kVectors; ++v) {
-      Isa::store(out + static_cast<std::size_t>(i) * out_stride + v * kLanes, sums[i][v]);
-    }
-  }
-}
-
-// Dimensions that do not fill a vector: one query, one masked vector.
-template <class Isa, class T>
-void value_tail(const Granule<T>* granules,
-                Span span,
-                std::size_t head_dim,
-                std::size_t dim,
-                const float* p,
-                float* out) {
-  const std::size_t n = head_dim - dim;
-  typename Isa::F sum = Isa::load_n(out, n);
-  for (std::size_t t = span.low; t < span.high; ++t) {
-    const T* values = granules[t / kLanes].values + (t % kLanes) * head_dim + dim;
-    sum = Isa::fma(Isa::set1(p[t]), Isa::load_n(values, n), sum);
-  }
-  Isa::store_n(out, sum, n);
-}
-
-template <class Isa, class T, int kVectors, int kQueries = Isa::kQueries>
-[[gnu::always_inline]] inline void dispatch_scores(std::size_t queries,
-                                                   const Granule<T>* granules,
-                                                   const AttentionJob& job,
-                                                   const float* q,
-                                                   std::size_t q_stride,
-                                                   float* scores) {
+template <class Isa, Rows kRows, int kVectors, int kQueries = Isa::kQueries>
+[[gnu::always_inline]] inline void dot_rows(std::size_t queries,
+                                            const std::int32_t* a,
+                                            const std::int32_t* b,
+                                            std::size_t b_stride,
+                                            std::size_t pairs,
+                                            const float* row_scales,
+                                            float* out,
+                                            std::size_t out_stride) {
   if (queries == kQueries) {
-    score_tile<Isa, T, kQueries, kVectors>(
-        granules, job.head_dim, job.block_tokens, q, q_stride, scores);
+    dot_tile<Isa, kRows, kQueries, kVectors>(a, b, b_stride, pairs, row_scales, out, out_stride);
   } else if constexpr (kQueries > 1) {
-    dispatch_scores<Isa, T, kVectors, kQueries - 1>(queries, granules, job, q, q_stride, scores);
+    dot_rows<Isa, kRows, kVectors, kQueries - 1>(
+        queries, a, b, b_stride, pairs, row_scales, out, out_stride);
   }
 }
 
-template <class Isa, class T, int kVectors, int kQueries = Isa::kQueries>
-[[gnu::always_inline]] inline void dispatch_values(std::size_t queries,
-                                                   const Granule<T>* granules,
-                                                   Span span,
-                                                   std::size_t head_dim,
-                                                   std::size_t dim,
-                                                   const float* p,
-                                                   float* out,
-                                                   std::size_t out_stride) {
-  if (queries == kQueries) {
-    value_tile<Isa, T, kQueries, kVectors>(granules, span, head_dim, dim, p, out, out_stride);
-  } else if constexpr (kQueries > 1) {
-    dispatch_values<Isa, T, kVectors, kQueries - 1>(
-        queries, granules, span, head_dim, dim, p, out, out_stride);
+// `vectors` of them, b_stride apart; out side by side.
+template <class Isa, Rows kRows>
+void dots(std::size_t queries,
+          std::size_t vectors,
+          const std::int32_t* a,
+          const std::int32_t* b,
+          std::size_t b_stride,
+          std::size_t pairs,
+          const float* row_scales,
+          float* out,
+          std::size_t out_stride) {
+  std::size_t v = 0;
+  for (; v + Isa::kGranules <= vectors; v += Isa::kGranules) {
+    dot_rows<Isa, kRows, Isa::kGranules>(
+        queries, a, b + v * b_stride, b_stride, pairs, row_scales, out + v * kLanes, out_stride);
+  }
+  for (; v < vectors; ++v) {
+    dot_rows<Isa, kRows, 1>(
+        queries, a, b + v * b_stride, b_stride, pairs, row_scales, out + v * kLanes, out_stride);
   }
 }
 
-template <class Isa, class T>
-void add_values(const Granule<T>* granules,
-                Span span,
-                std::size_t head_dim,
-                std::size_t queries,
-                const float* p,
-                float* out,
-                std::size_t out_stride) {
-  if (span.low >= span.high) {
-    return;
-  }
-  std::size_t dim = 0;
-  for (; dim + Isa::kGranules * kLanes <= head_dim; dim += Isa::kGranules * kLanes) {
-    dispatch_values<Isa, T, Isa::kGranules>(
-        queries, granules, span, head_dim, dim, p, out + dim, out_stride);
-  }
-  for (; dim + kLanes <= head_dim; dim += kLanes) {
-    dispatch_values<Isa, T, 1>(queries, granules, span, head_dim, dim, p, out + dim, out_stride);
-  }
-  for (std::size_t i = 0; dim < head_dim && i < queries; ++i) {
-    value_tail<Isa, T>(
-        granules, span, head_dim, dim, p + i * kAttentionChunk, out + i * out_stride + dim);
-  }
+// The factor that turns numbers into codes of at most 16 bits whose magnitudes add up to no more
+// than `limit`. NaN where any number is none.
+[[maybe_unused]] static inline float row_factor(float largest, float sum, float limit) {
+  const float top = kLeastMagnitude > largest ? kLeastMagnitude : largest;
+  const float all = kLeastMagnitude > sum ? kLeastMagnitude : sum;
+  const float by_sum = limit / all;
+  const float by_top = 32767.0F / top;
+  return by_top < by_sum ? by_top : by_sum;
 }
 
-// Scores of one query in a chunk to weights: softcap, mask, exponential. Gives maximum and sum.
+// 2^x for x up to 0, relative error below 4e-6; a NaN stays one. Clamped at -126.
 template <class Isa>
-void soften(float* scores, Span span, float softcap, float* largest, float* total) {
+[[gnu::always_inline]] inline typename Isa::F weight(typename Isa::F x) {
   using F = typename Isa::F;
-  constexpr float kLowest = -3.0e38F;
-  const std::size_t first = span.low / kLanes * kLanes;
-  F top = Isa::set1(kLowest);
-  for (std::size_t at = first; at < span.high; at += kLanes) {
-    F s = Isa::load(scores + at);
-    if (softcap != 0.0F) {
-      s = Isa::mul(tanh<Isa>(s), Isa::set1(softcap * kLog2E));
+  const F magic = Isa::set1(12582912.0F);  // 1.5 * 2^23
+  x = Isa::max(Isa::set1(-126.0F), x);
+  const F shifted = Isa::add(x, magic);
+  const F f = Isa::sub(x, Isa::sub(shifted, magic));
+  F p = Isa::set1(0.00133908633F);
+  p = Isa::fma(p, f, Isa::set1(0.00961808302F));
+  p = Isa::fma(p, f, Isa::set1(0.0555035695F));
+  p = Isa::fma(p, f, Isa::set1(0.240226507F));
+  p = Isa::fma(p, f, Isa::set1(0.693147182F));
+  p = Isa::fma(p, f, Isa::set1(1.0F));
+  return Isa::add_exponent(p, Isa::bits(shifted));
+}
+
+// `yes` where a query sees the positions at + lane, `no` elsewhere.
+template <class Isa>
+[[gnu::always_inline]] inline typename Isa::F where_seen(Span span,
+                                                         std::size_t at,
+                                                         typename Isa::F yes,
+                                                         typename Isa::F no) {
+  const std::size_t low = span.low > at ? span.low - at : 0;
+  const std::size_t high = span.high - at < kLanes ? span.high - at : kLanes;
+  return low != 0 || high != kLanes ? Isa::select(Isa::range(low, high), yes, no) : yes;
+}
+
+// The three passes over one query's scores in a chunk. A tile's queries take each pass together, so
+// that one's reductions hide behind the others' work.
+//
+// Keys' scales, softcap, mask. Returns the largest score.
+template <class Isa>
+float finish_scores(const AttentionJob& job, Span span, const float* key_scales, float* scores) {
+  using F = typename Isa::F;
+  const F lowest = Isa::set1(-3.0e38F);
+  F top = lowest;
+  for (std::size_t at = span.low / kLanes * kLanes; at < span.high; at += kLanes) {
+    F s = Isa::mul(Isa::load(scores + at), Isa::load(key_scales + at));
+    if (job.softcap != 0.0F) {
+      s = Isa::mul(tanh<Isa>(s), Isa::set1(job.softcap * kLog2E));
     }
-    const std::size_t low = span.low > at ? span.low - at : 0;
-    const std::size_t high = span.high - at < kLanes ? span.high - at : kLanes;
-    if (low != 0 || high != kLanes) {
-      s = Isa::select(Isa::range(low, high), s, Isa::set1(kLowest));
-    }
+    s = where_seen<Isa>(span, at, s, lowest);
     Isa::store(scores + at, s);
     top = Isa::max(s, top);
   }
-  *largest = Isa::largest(top);
-  const F minus = Isa::set1(-*largest);
+  return Isa::largest(top);
+}
+
+// Scores become weights times the values' scales. Gives the weights' sum and the factor of codes.
+template <class Isa>
+void take_weights(const AttentionJob& job,
+                  Span span,
+                  const float* value_scales,
+                  float largest,
+                  float* scores,
+                  float* total,
+                  float* factor) {
+  using F = typename Isa::F;
+  const F minus = Isa::set1(-largest);
   F sum = Isa::zero();
-  for (std::size_t at = first; at < span.high; at += kLanes) {
-    F p = exp2<Isa>(Isa::add(Isa::load(scores + at), minus));
-    const std::size_t low = span.low > at ? span.low - at : 0;
-    const std::size_t high = span.high - at < kLanes ? span.high - at : kLanes;
-    if (low != 0 || high != kLanes) {
-      p = Isa::select(Isa::range(low, high), p, Isa::zero());
-    }
-    Isa::store(scores + at, p);
+  F scaled_sum = Isa::zero();
+  F scaled_top = Isa::zero();
+  for (std::size_t at = span.low / kLanes * kLanes; at < span.high; at += kLanes) {
+    const F p = where_seen<Isa>(
+        span, at, weight<Isa>(Isa::add(Isa::load(scores + at), minus)), Isa::zero());
+    const F w = where_seen<Isa>(span, at, Isa::mul(p, Isa::load(value_scales + at)), Isa::zero());
+    Isa::store(scores + at, w);
     sum = Isa::add(sum, p);
+    scaled_sum = Isa::add(scaled_sum, w);
+    scaled_top = Isa::max(w, scaled_top);
   }
   *total = Isa::sum_tree(sum);
+  *factor =
+      row_factor(Isa::largest(scaled_top), Isa::sum_tree(scaled_sum), code_sum_limit(job.code));
 }
 
-// Queries of some rows and heads, gathered for tiles: [dim][queries], scaled for exp2.
+// Weights to codes, 0 in what else there is of `granules`.
 template <class Isa>
-void gather_queries(const AttentionJob& job,
-                    std::size_t first_row,
-                    std::size_t rows,
-                    std::size_t first_head,
-                    std::size_t heads,
-                    float* out) {
-  const float factor = job.softcap != 0.0F ? job.scale / job.softcap : job.scale * kLog2E;
-  const std::size_t queries = rows * heads;
-  for (std::size_t r = 0; r < rows; ++r) {
-    for (std::size_t h = 0; h < heads; ++h) {
-      const float* q = job.q + (first_row + r) * job.q_stride + (first_head + h) * job.head_dim;
-      float* to = out + r * heads + h;
-      for (std::size_t d = 0; d < job.head_dim; ++d) {
-        to[d * queries] = q[d] * factor;
-      }
+void take_codes(Span span, Span granules, const float* weights, float factor, std::int16_t* codes) {
+  std::size_t at = granules.low;
+  const auto blank = [&](std::size_t end) {
+    for (; at < end; at += kLanes) {
+      Isa::store_short(codes + at, Isa::zero());
+    }
+  };
+  blank(span.low / kLanes * kLanes);
+  for (; at < span.high; at += kLanes) {
+    Isa::store_short(codes + at, Isa::mul(Isa::load(weights + at), Isa::set1(factor)));
+  }
+  blank(granules.high);
+}
+
+// A query's codes and scale, the latter for scores of exp2. out: a pair each `step`.
+template <class Isa>
+void query_codes(
+    const AttentionJob& job, const float* q, std::size_t step, std::int32_t* out, float* scale) {
+  using F = typename Isa::F;
+  const std::size_t dim = job.head_dim;
+  typename Isa::I top = Isa::iset1(0);
+  F sum = Isa::zero();
+  for (std::size_t d = 0; d < dim; d += kLanes) {
+    const F x = dim - d < kLanes ? Isa::load_n(q + d, dim - d) : Isa::load(q + d);
+    top = Isa::magnitudes(top, x);
+    sum = Isa::add(sum, Isa::as_float(Isa::magnitudes(Isa::iset1(0), x)));
+  }
+  const float factor = row_factor(__builtin_bit_cast(float, Isa::largest_lane(top)),
+                                  Isa::sum_tree(sum),
+                                  code_sum_limit(job.code));
+  const float unit = job.softcap != 0.0F ? job.scale / job.softcap : job.scale * kLog2E;
+  *scale = unit / factor;
+  for (std::size_t d = 0; d < dim; d += kLanes) {
+    const F x = dim - d < kLanes ? Isa::load_n(q + d, dim - d) : Isa::load(q + d);
+    std::int16_t codes[kLanes];
+    Isa::store_short(codes, Isa::mul(x, Isa::set1(factor)));
+    for (std::size_t i = 0; i < kLanes && d + i < dim; i += 2, out += step) {
+      __builtin_memcpy(out, codes + i, sizeof(*out));
     }
   }
 }
 
-// A query's result so far: weighted values [head_dim], maximum, sum of weights.
-[[maybe_unused]] static inline std::size_t partial_floats(const AttentionJob& job) {
-  return job.head_dim + 2;
+// Everything one job needs, cut out of its thread's scratch.
+struct AttentionScratch {
+  Staged staged;
+  float* scores;          // [kQueries][kAttentionChunk]
+  std::int16_t* weights;  // [kQueries][kAttentionChunk]
+  float* partials;        // [kQueries][partial_floats]
+  std::int32_t* queries;  // tile after tile: [pair][queries of the tile]
+  float* query_scales;    // [queries]
+  float* running;         // [queries][partial_floats]
+};
+[[maybe_unused]] static inline AttentionScratch cut_scratch(const AttentionJob& job) {
+  constexpr std::size_t kTile = 16;  // at least any Isa::kQueries
+  std::byte* at = job.scratch;
+  const auto take = [&](std::size_t words) {
+    std::byte* begin = at;
+    at += words * 4;
+    return begin;
+  };
+  const std::size_t queries = std::size_t{job.rows} * job.group;
+  const std::size_t pairs = dim_pairs(job.head_dim);
+  AttentionScratch cut;
+  cut.staged.keys = reinterpret_cast<std::int32_t*>(take(kAttentionChunk * pairs));
+  cut.staged.values =
+      reinterpret_cast<std::int32_t*>(take(kChunkPairs * kLanes * dim_vectors(job.head_dim)));
+  cut.staged.key_scales = reinterpret_cast<float*>(take(kAttentionChunk));
+  cut.staged.value_scales = reinterpret_cast<float*>(take(kAttentionChunk));
+  cut.scores = reinterpret_cast<float*>(take(kTile * kAttentionChunk));
+  cut.weights = reinterpret_cast<std::int16_t*>(take(kTile * kAttentionChunk / 2));
+  cut.partials = reinterpret_cast<float*>(take(kTile * partial_floats(job.head_dim)));
+  cut.running = reinterpret_cast<float*>(take(queries * partial_floats(job.head_dim)));
+  cut.queries = reinterpret_cast<std::int32_t*>(take(queries * pairs));
+  cut.query_scales = reinterpret_cast<float*>(take(queries));
+  return cut;
 }
 
-// Rows [first_row, first_row + rows) and some heads of one chunk into partials, one a query, in the
-// order [row][head]. Rows that see nothing of the chunk are left alone.
-template <class Isa, class T>
-void chunk_queries(const AttentionJob& job,
-                   std::size_t chunk,
-                   std::size_t first_row,
-                   std::size_t rows,
-                   std::size_t heads,
-                   const float* q,  // [dim][rows * heads]
-                   float* scores,
-                   float* partials,
-                   std::size_t row_stride) {  // floats from a row's partials to the next row's
-  // Rows ascend, so those that see something of the chunk are neighbours.
-  std::size_t begin = 0;
-  std::size_t end = rows;
-  const auto span_of = [&](std::size_t r) {
-    return visible(job, static_cast<std::uint32_t>(first_row + r), chunk);
-  };
-  while (begin < end && span_of(begin).low >= span_of(begin).high) {
-    ++begin;
-  }
-  while (end > begin && span_of(end - 1).low >= span_of(end - 1).high) {
-    --end;
-  }
-  if (begin == end) {
+// Queries [first, first + count) of the job, in the order [row][head], over one staged chunk into
+// partials, one a query. Those of rows that see nothing of it are left alone.
+template <class Isa>
+void chunk_tile(const AttentionJob& job,
+                const AttentionScratch& scratch,
+                std::size_t chunk,
+                std::size_t first,
+                std::size_t count,
+                float* partials) {
+  const std::size_t end_row = (first + count - 1) / job.group + 1;
+  const Span granules = visible_granules(job, first / job.group, end_row, chunk);
+  if (granules.empty()) {
     return;
   }
-  const std::size_t all = rows * heads;
-  const std::size_t queries = (end - begin) * heads;
-  const std::size_t stride = partial_floats(job);
-  const Span widest{span_of(begin).low, span_of(end - 1).high};
-
-  Granule<T> granules[kAttentionChunk / kLanes + 1];
-  const std::size_t first_granule = widest.low / kLanes;
-  const std::size_t end_granule = (widest.high + kLanes - 1) / kLanes;
-  for (std::size_t g = first_granule; g < end_granule; ++g) {
-    granules[g] = granule<T>(job, chunk * kAttentionChunk + g * kLanes);
-  }
-  granules[end_granule] = granules[end_granule - 1];
-  std::size_t g = first_granule;
-  for (; g + Isa::kGranules <= end_granule; g += Isa::kGranules) {
-    dispatch_scores<Isa, T, Isa::kGranules>(
-        queries, granules + g, job, q + begin * heads, all, scores + g * kLanes);
-  }
-  for (; g < end_granule; ++g) {
-    dispatch_scores<Isa, T, 1>(
-        queries, granules + g, job, q + begin * heads, all, scores + g * kLanes);
-  }
-
-  Span common{0, kAttentionChunk};
-  for (std::size_t r = begin; r < end; ++r) {
-    const Span span = span_of(r);
-    common.low = span.low > common.low ? span.low : common.low;
-    common.high = span.high < common.high ? span.high : common.high;
-    for (std::size_t h = 0; h < heads; ++h) {
-      float* partial = partials + r * row_stride + h * stride;
-      float* p = scores + ((r - begin) * heads + h) * kAttentionChunk;
-      soften<Isa>(p, span, job.softcap, partial + job.head_dim, partial + job.head_dim + 1);
-      for (std::size_t d = 0; d < job.head_dim; ++d) {
-        partial[d] = 0.0F;
-      }
+  const std::size_t pairs = dim_pairs(job.head_dim);
+  const std::size_t stride = partial_floats(job.head_dim);
+  const Staged& staged = scratch.staged;
+  dots<Isa, Rows::SideBySide>(count,
+                              (granules.high - granules.low) / kLanes,
+                              scratch.queries + first * pairs,
+                              staged.keys + granules.low * pairs,
+                              pairs * kLanes,
+                              pairs,
+                              scratch.query_scales + first,
+                              scratch.scores + granules.low,
+                              kAttentionChunk);
+  const std::size_t tail = stride - kLanes;
+  Span spans[Isa::kQueries];
+  float factors[Isa::kQueries] = {};
+  float scales[Isa::kQueries] = {};
+  for (std::size_t i = 0; i < count; ++i) {
+    spans[i] = visible(job, (first + i) / job.group, chunk);
+    if (!spans[i].empty()) {
+      partials[i * stride + tail] = finish_scores<Isa>(
+          job, spans[i], staged.key_scales, scratch.scores + i * kAttentionChunk);
     }
   }
-  const bool together = common.low < common.high && row_stride == heads * stride;
-  const auto one_row = [&](std::size_t r, std::size_t low, std::size_t high) {
-    add_values<Isa, T>(granules,
-                       {low, high},
-                       job.head_dim,
-                       heads,
-                       scores + (r - begin) * heads * kAttentionChunk,
-                       partials + r * row_stride,
-                       stride);
-  };
-  if (!together) {
-    for (std::size_t r = begin; r < end; ++r) {
-      one_row(r, span_of(r).low, span_of(r).high);
+  for (std::size_t i = 0; i < count; ++i) {
+    if (!spans[i].empty()) {
+      float* partial = partials + i * stride + tail;
+      take_weights<Isa>(job,
+                        spans[i],
+                        staged.value_scales,
+                        partial[0],
+                        scratch.scores + i * kAttentionChunk,
+                        partial + 1,
+                        factors + i);
+      scales[i] = 1.0F / factors[i];
     }
-    return;
   }
-  for (std::size_t r = begin; r < end; ++r) {
-    one_row(r, span_of(r).low, common.low);
+  for (std::size_t i = 0; i < count; ++i) {
+    if (!spans[i].empty()) {
+      take_codes<Isa>(spans[i],
+                      granules,
+                      scratch.scores + i * kAttentionChunk,
+                      factors[i],
+                      scratch.weights + i * kAttentionChunk);
+    }
   }
-  add_values<Isa, T>(
-      granules, common, job.head_dim, queries, scores, partials + begin * row_stride, stride);
-  for (std::size_t r = begin; r < end; ++r) {
-    one_row(r, common.high, span_of(r).high);
-  }
+  dots<Isa, Rows::Apart>(count,
+                         dim_vectors(job.head_dim),
+                         reinterpret_cast<const std::int32_t*>(scratch.weights + granules.low),
+                         staged.values + granules.low / 2 * kLanes,
+                         kChunkPairs * kLanes,
+                         (granules.high - granules.low) / 2,
+                         scales,
+                         partials,
+                         stride);
 }
 
 // Joins a chunk's partial to what came before. Both rescaled to the larger maximum.
 template <class Isa>
 void join(const AttentionJob& job, const float* partial, float* running) {
   using F = typename Isa::F;
-  const std::size_t dim = job.head_dim;
-  const float old_top = running[dim];
-  const float new_top = partial[dim] > old_top ? partial[dim] : old_top;
-  const F keep = exp2<Isa>(Isa::set1(old_top - new_top));
-  const F take = exp2<Isa>(Isa::set1(partial[dim] - new_top));
-  std::size_t d = 0;
-  for (; d + kLanes <= dim; d += kLanes) {
+  const std::size_t tail = partial_floats(job.head_dim) - kLanes;
+  const float old_top = running[tail];
+  const float new_top = partial[tail] > old_top ? partial[tail] : old_top;
+  const F keep = weight<Isa>(Isa::set1(old_top - new_top));
+  const F take = weight<Isa>(Isa::set1(partial[tail] - new_top));
+  for (std::size_t d = 0; d < tail; d += kLanes) {
     const F old = Isa::mul(Isa::load(running + d), keep);
     Isa::store(running + d, Isa::fma(Isa::load(partial + d), take, old));
   }
-  if (d < dim) {
-    const F old = Isa::mul(Isa::load_n(running + d, dim - d), keep);
-    Isa::store_n(running + d, Isa::fma(Isa::load_n(partial + d, dim - d), take, old), dim - d);
-  }
-  float lanes[2 * kLanes];
-  const F total = Isa::mul(Isa::set1(running[dim + 1]), keep);
-  Isa::store(lanes, Isa::fma(Isa::set1(partial[dim + 1]), take, total));
-  running[dim] = new_top;
-  running[dim + 1] = lanes[0];
+  float lanes[kLanes];
+  const F total = Isa::mul(Isa::set1(running[tail + 1]), keep);
+  Isa::store(lanes, Isa::fma(Isa::set1(partial[tail + 1]), take, total));
+  running[tail] = new_top;
+  running[tail + 1] = lanes[0];
 }
 
 [[maybe_unused]] static inline void start_running(const AttentionJob& job, float* running) {
-  for (std::size_t d = 0; d < job.head_dim; ++d) {
+  const std::size_t tail = partial_floats(job.head_dim) - kLanes;
+  for (std::size_t d = 0; d < tail; ++d) {
     running[d] = 0.0F;
   }
-  running[job.head_dim] = -3.0e38F;
-  running[job.head_dim + 1] = 0.0F;
+  running[tail] = -3.0e38F;
+  running[tail + 1] = 0.0F;
 }
 
 template <class Isa>
 void finish(const AttentionJob& job, const float* running, float* out) {
   const std::size_t dim = job.head_dim;
-  const typename Isa::F total = Isa::set1(running[dim + 1]);
+  const typename Isa::F total = Isa::set1(running[partial_floats(dim) - kLanes + 1]);
   std::size_t d = 0;
   for (; d + kLanes <= dim; d += kLanes) {
     Isa::store(out + d, Isa::div(Isa::load(running + d), total));
   }
   if (d < dim) {
-    Isa::store_n(out + d, Isa::div(Isa::load_n(running + d, dim - d), total), dim - d);
+    Isa::store_n(out + d, Isa::div(Isa::load(running + d), total), dim - d);
   }
 }
 
-// Cuts rows and heads into tiles of at most Isa::kQueries queries: several whole rows, or a part of
-// one row's heads.
+// body(first query, how many) for all of a job's queries, ascending.
 template <class Isa, class Body>
 void for_query_tiles(const AttentionJob& job, Body body) {
-  constexpr std::size_t kMost = Isa::kQueries;
-  if (job.group <= kMost) {
-    const std::size_t rows = kMost / job.group;
-    for (std::size_t r = 0; r < job.rows; r += rows) {
-      body(r, job.rows - r < rows ? job.rows - r : rows, std::size_t{0}, std::size_t{job.group});
-    }
-    return;
-  }
-  for (std::size_t r = 0; r < job.rows; ++r) {
-    for (std::size_t h = 0; h < job.group; h += kMost) {
-      body(r, std::size_t{1}, h, job.group - h < kMost ? job.group - h : kMost);
-    }
-  }
-}
-
-// Scratch: [16][chunk] scores, gathered queries, partials and running results of all queries.
-struct AttentionScratch {
-  float* scores;
-  float* gathered;
-  float* partials;
-  float* running;
-};
-[[maybe_unused]] static inline AttentionScratch cut_scratch(const AttentionJob& job) {
   const std::size_t queries = std::size_t{job.rows} * job.group;
-  AttentionScratch cut;
-  cut.scores = job.scratch;
-  cut.gathered = cut.scores + 16 * kAttentionChunk;
-  cut.partials = cut.gathered + queries * job.head_dim;
-  cut.running = cut.partials + queries * partial_floats(job);
-  return cut;
+  constexpr std::size_t kMost = Isa::kQueries;
+  for (std::size_t first = 0; first < queries; first += kMost) {
+    body(first, queries - first < kMost ? queries - first : kMost);
+  }
 }
 
-template <class Isa, class T>
-void attend_rows_of(const AttentionJob& job) {
+template <class Isa>
+void prepare_queries(const AttentionJob& job, const AttentionScratch& scratch) {
+  const std::size_t pairs = dim_pairs(job.head_dim);
+  for_query_tiles<Isa>(job, [&](std::size_t first, std::size_t count) {
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::size_t query = first + i;
+      query_codes<Isa>(job,
+                       job.q + query / job.group * job.q_stride + query % job.group * job.head_dim,
+                       count,
+                       scratch.queries + first * pairs + i,
+                       scratch.query_scales + query);
+    }
+  });
+}
+
+template <class Isa>
+void attend_rows(const AttentionJob& job) {
   const AttentionScratch scratch = cut_scratch(job);
-  const std::size_t stride = partial_floats(job);
-  for (std::size_t i = 0; i < std::size_t{job.rows} * job.group; ++i) {
+  const std::size_t stride = partial_floats(job.head_dim);
+  const std::size_t queries = std::size_t{job.rows} * job.group;
+  prepare_queries<Isa>(job, scratch);
+  for (std::size_t i = 0; i < queries; ++i) {
     start_running(job, scratch.running + i * stride);
   }
-  const auto gathered_at = [&](std::size_t row, std::size_t head) {
-    return scratch.gathered + (row * job.group + head) * job.head_dim;
-  };
-  for_query_tiles<Isa>(job,
-                       [&](std::size_t row, std::size_t rows, std::size_t head, std::size_t heads) {
-                         gather_queries<Isa>(job, row, rows, head, heads, gathered_at(row, head));
-                       });
   const std::size_t last = job.first_position + job.rows - 1;
   const std::size_t first = job.window != 0 && job.first_position + 1 > job.window
                                 ? job.first_position + 1 - job.window
                                 : 0;
   for (std::size_t chunk = first / kAttentionChunk; chunk <= last / kAttentionChunk; ++chunk) {
-    for_query_tiles<Isa>(
-        job, [&](std::size_t row, std::size_t rows, std::size_t head, std::size_t heads) {
-          float* partials = scratch.partials + (row * job.group + head) * stride;
-          chunk_queries<Isa, T>(job,
-                                chunk,
-                                row,
-                                rows,
-                                heads,
-                                gathered_at(row, head),
-                                scratch.scores,
-                                partials,
-                                job.group * stride);
-          for (std::size_t r = 0; r < rows; ++r) {
-            const Span span = visible(job, static_cast<std::uint32_t>(row + r), chunk);
-            for (std::size_t h = 0; span.low < span.high && h < heads; ++h) {
-              const std::size_t at = r * job.group + h;
-              join<Isa>(job,
-                        partials + at * stride,
-                        scratch.running + ((row * job.group + head) + at) * stride);
-            }
-          }
-        });
-  }
-  for (std::size_t r = 0; r < job.rows; ++r) {
-    for (std::size_t h = 0; h < job.group; ++h) {
-      finish<Isa>(job,
-                  scratch.running + (r * job.group + h) * stride,
-                  job.out + r * job.out_stride + h * job.head_dim);
+    const Span all = visible_granules(job, 0, job.rows, chunk);
+    if (all.empty()) {
+      continue;
     }
+    stage<Isa>(job, chunk, all.low, all.high, scratch.staged);
+    for_query_tiles<Isa>(job, [&](std::size_t at, std::size_t count) {
+      chunk_tile<Isa>(job, scratch, chunk, at, count, scratch.partials);
+      for (std::size_t i = 0; i < count; ++i) {
+        if (!visible(job, (at + i) / job.group, chunk).empty()) {
+          join<Isa>(job, scratch.partials + i * stride, scratch.running + (at + i) * stride);
+        }
+      }
+    });
   }
-}
-
-template <class Isa, class T>
-void attend_chunk_of(const AttentionJob& job) {
-  const AttentionScratch scratch = cut_scratch(job);
-  const std::size_t stride = partial_floats(job);
-  for_query_tiles<Isa>(job,
-                       [&](std::size_t row, std::size_t rows, std::size_t head, std::size_t heads) {
-                         gather_queries<Isa>(job, row, rows, head, heads, scratch.gathered);
-                         chunk_queries<Isa, T>(job,
-                                               job.first_chunk,
-                                               row,
-                                               rows,
-                                               heads,
-                                               scratch.gathered,
-                                               scratch.scores,
-                                               job.partials + (row * job.group + head) * stride,
-                                               job.group * stride);
-                       });
-}
-
-template <class Isa>
-void attend_rows(const AttentionJob& job) {
-  job.half ? attend_rows_of<Isa, std::uint16_t>(job) : attend_rows_of<Isa, float>(job);
+  for (std::size_t i = 0; i < queries; ++i) {
+    finish<Isa>(job,
+                scratch.running + i * stride,
+                job.out + i / job.group * job.out_stride + i % job.group * job.head_dim);
+  }
 }
 
 template <class Isa>
 void attend_chunk(const AttentionJob& job) {
-  job.half ? attend_chunk_of<Isa, std::uint16_t>(job) : attend_chunk_of<Isa, float>(job);
+  const AttentionScratch scratch = cut_scratch(job);
+  const std::size_t stride = partial_floats(job.head_dim);
+  const Span all = visible_granules(job, 0, job.rows, job.first_chunk);
+  if (all.empty()) {
+    return;
+  }
+  prepare_queries<Isa>(job, scratch);
+  stage<Isa>(job, job.first_chunk, all.low, all.high, scratch.staged);
+  for_query_tiles<Isa>(job, [&](std::size_t first, std::size_t count) {
+    chunk_tile<Isa>(job, scratch, job.first_chunk, first, count, job.partials + first * stride);
+  });
 }
 
 template <class Isa>
 void merge_chunks(const AttentionJob& job) {
-  const std::size_t stride = partial_floats(job);
+  const std::size_t stride = partial_floats(job.head_dim);
   float* running = cut_scratch(job).running;
-  for (std::size_t r = 0; r < job.rows; ++r) {
-    for (std::size_t h = 0; h < job.group; ++h) {
-      start_running(job, running);
-      for (std::size_t c = 0; c < job.chunks; ++c) {
-        const Span span = visible(job, static_cast<std::uint32_t>(r), job.first_chunk + c);
-        if (span.low < span.high) {
-          const float* partials = job.partials + c * job.partial_stride;
-          join<Isa>(job, partials + (r * job.group + h) * stride, running);
-        }
+  for (std::size_t i = 0; i < std::size_t{job.rows} * job.group; ++i) {
+    start_running(job, running);
+    for (std::size_t c = 0; c < job.chunks; ++c) {
+      if (!visible(job, i / job.group, job.first_chunk + c).empty()) {
+        join<Isa>(job, job.partials + c * job.partial_stride + i * stride, running);
       }
-      finish<Isa>(job, running, job.out + r * job.out_stride + h * job.head_dim);
     }
+    finish<Isa>(
+        job, running, job.out + i / job.group * job.out_stride + i % job.group * job.head_dim);
   }
 }
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "common/base/check.h"
+
 namespace baton::kernels::cpu {
 namespace {
 
@@ -11,6 +13,21 @@ static_assert(sizeof(BlockId) == sizeof(std::uint32_t));
 // Few rows leave too few jobs for all threads: these go by chunks.
 constexpr std::size_t kFewRows = 8;
 constexpr std::size_t kNowhere = SIZE_MAX;  // a job without partials
+
+KvCode code_of(KvDType dtype) {
+  switch (dtype) {
+    case KvDType::F32:
+      return KvCode::F32;
+    case KvDType::F16:
+      return KvCode::F16;
+    case KvDType::I8:
+      return KvCode::I8;
+    case KvDType::F8:
+      return KvCode::F8;
+  }
+  BATON_CHECK(false, "a KV dtype without kernels");
+  return KvCode::F32;
+}
 
 }  // namespace
 
@@ -30,9 +47,9 @@ void AttentionPlan::make(const KvArenaView& arena,
   job.layer = arena.base + params.layer * arena.layer_stride();
   job.block_bytes = arena.layout.block_bytes();
   job.block_tokens = arena.layout.block_tokens;
-  job.kv_heads = params.kv_heads;
+  job.kv_heads = arena.layout.kv_heads;
   job.head_dim = params.head_dim;
-  job.half = arena.layout.dtype == KvDType::F16;
+  job.code = code_of(arena.layout.dtype);
   job.group = params.heads / params.kv_heads;
   job.scale = params.scale;
   job.softcap = params.softcap;
@@ -46,7 +63,7 @@ void AttentionPlan::make(const KvArenaView& arena,
     job.blocks = &slice.blocks.data()->value;
     for (std::uint32_t head = 0; head < params.kv_heads; ++head) {
       const std::size_t at = std::size_t{head} * job.group * params.head_dim;
-      job.kv_head = head;
+      job.kv_head = params.first_kv_head + head;
       job.q = q + slice.first_row * q_stride + at;
       job.out = out + slice.first_row * job.out_stride + at;
       add_slice(job, slice, threads);
@@ -69,11 +86,13 @@ void AttentionPlan::add_slice(AttentionJob job, const AttentionSlice& slice, uns
                                        : 0;
   const auto first_chunk = static_cast<std::uint32_t>(seen_first / kAttentionChunk);
   const auto last_chunk = static_cast<std::uint32_t>((end - 1) / kAttentionChunk);
-  if (threads > 1 && slice.num_rows <= kFewRows && last_chunk > first_chunk) {
+  const std::size_t most_rows = attention_rows(job.group);
+  job.end_position = end;
+  if (threads > 1 && slice.num_rows <= std::min(kFewRows, most_rows) && last_chunk > first_chunk) {
     job.first_position = slice.first_position;
     job.rows = static_cast<std::uint32_t>(slice.num_rows);
     const std::size_t chunk_floats =
-        std::size_t{job.rows} * job.group * (std::size_t{job.head_dim} + 2);
+        std::size_t{job.rows} * job.group * partial_floats(job.head_dim);
     AttentionJob merged = job;
     merged.first_chunk = first_chunk;
     merged.chunks = last_chunk - first_chunk + 1;
@@ -90,13 +109,12 @@ void AttentionPlan::add_slice(AttentionJob job, const AttentionSlice& slice, uns
     return;
   }
   // Later rows see more: they go first, so that the last jobs are short.
-  const std::size_t tiles = (slice.num_rows + kAttentionRows - 1) / kAttentionRows;
+  const std::size_t tiles = (slice.num_rows + most_rows - 1) / most_rows;
   for (std::size_t tile = tiles; tile-- > 0;) {
-    const std::size_t row = tile * kAttentionRows;
+    const std::size_t row = tile * most_rows;
     AttentionJob part = job;
     part.first_position = slice.first_position + static_cast<std::uint32_t>(row);
-    part.rows =
-        static_cast<std::uint32_t>(std::min<std::size_t>(kAttentionRows, slice.num_rows - row));
+    part.rows = static_cast<std::uint32_t>(std::min(most_rows, slice.num_rows - row));
     part.q += row * job.q_stride;
     part.out += row * job.out_stride;
     attend_.push_back(part);

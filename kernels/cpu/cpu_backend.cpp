@@ -20,6 +20,7 @@
 #include "kernels/cpu/memory.h"
 #include "kernels/cpu/numa.h"
 #include "kernels/cpu/packed_weight.h"
+#include "kernels/cpu/router.h"
 #include "kernels/cpu/thread_pool.h"
 #include "kernels/gguf_blocks.h"
 #include "kernels/ops.h"
@@ -29,13 +30,14 @@ namespace cpu {
 namespace {
 
 // Raised whenever any operation's bits change.
-constexpr std::uint64_t kKernelRevision = 1;
+constexpr std::uint64_t kKernelRevision = 2;
 
 // Elements below which an operation is done before the other threads have woken.
 constexpr std::size_t kMinNorm = 16384;
 constexpr std::size_t kMinGated = 4096;
 constexpr std::size_t kMinRope = 8192;
 constexpr std::size_t kMinAdd = 65536;
+constexpr std::size_t kMinRoute = 512;
 constexpr std::size_t kMinQuantise = 8192;
 constexpr std::size_t kMinRows = 32;
 constexpr std::size_t kMinMatmul = 65536;  // weight bytes and multiplications
@@ -74,12 +76,27 @@ class CpuBackend final : public Backend {
   Result<std::unique_ptr<PackedMatrix>> pack(const WeightView& weight) override {
     BATON_TRY(check_weight(weight));
     const std::size_t panels = (weight.rows + kPanelRows - 1) / kPanelRows;
-    const std::size_t panel_bytes = CpuMatrix::panel_bytes(weight.dtype, weight.cols);
-    BATON_ASSIGN(std::shared_ptr<std::byte> memory, memory_.take(panels * panel_bytes));
-    auto packed =
-        std::make_unique<CpuMatrix>(weight.dtype, weight.rows, weight.cols, std::move(memory));
-    pool_.for_each(panels, [&](unsigned, std::size_t panel) { packed->pack_panel(weight, panel); });
+    const std::size_t bytes = panels * CpuMatrix::panel_bytes(weight.dtype, weight.cols);
+    if (auto kept = store_ == nullptr ? nullptr : store_->find(weight, bytes)) {
+      // Never written: only pack_panel writes.
+      return std::make_unique<CpuMatrix>(
+          weight.dtype, weight.rows, weight.cols, std::const_pointer_cast<std::byte>(kept));
+    }
+    BATON_ASSIGN(std::shared_ptr<std::byte> memory, memory_.take(bytes));
+    auto packed = std::make_unique<CpuMatrix>(weight.dtype, weight.rows, weight.cols, memory);
+    packers().for_each(panels,
+                       [&](unsigned, std::size_t panel) { packed->pack_panel(weight, panel); });
+    if (store_ != nullptr) {
+      store_->add(weight, std::move(memory), bytes);
+    }
     return packed;
+  }
+  std::string packed_layout() const override {
+    return fmt::format("cpu.{}", kPackedLayoutRevision);
+  }
+  void use_store(PackedStore* store) override {
+    store_ = store;
+    packers_.reset();
   }
 
   void embed(const PackedMatrix& table,
@@ -158,6 +175,54 @@ class CpuBackend final : public Backend {
     });
   }
 
+  void add_bias(float* x, std::size_t m, std::size_t dim, const float* bias) override {
+    for_rows(
+        m, m * dim >= kMinAdd, [&](std::size_t row) { kernels_.add(x + row * dim, bias, dim); });
+  }
+
+  void softcap(float* x, std::size_t n, float cap) override {
+    for_row_ranges(n, n >= kMinGated, [&](std::size_t first, std::size_t count) {
+      kernels_.softcap(x + first, count, cap);
+    });
+  }
+
+  void route(const float* logits,
+             std::size_t m,
+             const RouteParams& params,
+             std::uint32_t* experts,
+             float* weights) override {
+    BATON_CHECK(params.used >= 1 && params.used <= params.count,
+                "more experts used than there are");
+    for_rows(m, m * params.count >= kMinRoute, [&](std::size_t row) {
+      route_row(logits + row * params.count,
+                params,
+                experts + row * params.used,
+                weights + row * params.used);
+    });
+  }
+
+  void gather_rows(const float* x,
+                   std::size_t dim,
+                   std::span<const std::uint32_t> rows,
+                   float* out) override {
+    for_rows(rows.size(), rows.size() * dim >= kMinAdd, [&](std::size_t row) {
+      std::copy_n(x + rows[row] * dim, dim, out + row * dim);
+    });
+  }
+
+  void mix_rows(const float* x,
+                std::size_t dim,
+                std::span<const std::uint32_t> rows,
+                const float* weights,
+                std::size_t used,
+                float* out) override {
+    const std::size_t m = rows.size() / used;
+    for_rows(m, rows.size() * dim >= kMinAdd, [&](std::size_t row) {
+      kernels_.mix_rows(
+          x, dim, rows.data() + row * used, weights + row * used, used, out + row * dim);
+    });
+  }
+
   void write_kv(const KvArenaView& arena,
                 const AttentionParams& params,
                 std::span<const AttentionSlice> slices,
@@ -186,20 +251,16 @@ class CpuBackend final : public Backend {
       check_slice(arena, params, slice);
     }
     plan_.make(arena, params, slices, q, q_stride, out, pool_.threads());
-    const std::size_t floats =
-        attention_scratch_floats(params.heads / params.kv_heads, params.head_dim);
-    const auto scratch_of = [&](unsigned thread) {
-      return reinterpret_cast<float*>(thread_scratch_[thread].get());
-    };
-    reserve_thread_scratch(floats * sizeof(float));
+    reserve_thread_scratch(
+        attention_scratch_bytes(params.heads / params.kv_heads, params.head_dim));
     pool_.for_each(plan_.attend().size(), [&](unsigned thread, std::size_t i) {
       AttentionJob job = plan_.attend()[i];
-      job.scratch = scratch_of(thread);
+      job.scratch = thread_scratch_[thread].get();
       job.partials == nullptr ? kernels_.attend_rows(job) : kernels_.attend_chunk(job);
     });
     const auto merge = [&](unsigned thread, std::size_t i) {
       AttentionJob job = plan_.merge()[i];
-      job.scratch = scratch_of(thread);
+      job.scratch = thread_scratch_[thread].get();
       kernels_.merge_chunks(job);
     };
     if (plan_.merge_floats() >= kMinNorm) {
@@ -217,6 +278,19 @@ class CpuBackend final : public Backend {
     std::byte* place = nullptr;
     std::byte* get() const { return place; }
   };
+
+  // Weights for a store are packed by all cores, however few threads will compute.
+  ThreadPool& packers() {
+    const unsigned cores = ThreadPool::usable_cores();
+    if (packers_ == nullptr && store_ != nullptr && cores > pool_.threads()) {
+      try {
+        packers_ = std::make_unique<ThreadPool>(cores, false);
+      } catch (const std::system_error&) {
+        return pool_;
+      }
+    }
+    return packers_ == nullptr ? pool_ : *packers_;
+  }
 
   void reserve_thread_scratch(std::size_t bytes) {
     for (ThreadScratch& scratch : thread_scratch_) {
@@ -252,7 +326,8 @@ class CpuBackend final : public Backend {
   static void check_slice(const KvArenaView& arena,
                           const AttentionParams& params,
                           const AttentionSlice& slice) {
-    BATON_CHECK(params.layer < arena.layout.layers && params.kv_heads == arena.layout.kv_heads &&
+    BATON_CHECK(params.layer < arena.layout.layers && params.kv_heads > 0 &&
+                    params.first_kv_head + params.kv_heads <= arena.layout.kv_heads &&
                     params.head_dim == arena.layout.head_dim && params.heads % params.kv_heads == 0,
                 "attention parameters do not fit the arena");
     BATON_CHECK(
@@ -272,6 +347,8 @@ class CpuBackend final : public Backend {
   std::string note_;
   ThreadPool pool_;
   WeightMemory memory_;
+  PackedStore* store_ = nullptr;
+  std::unique_ptr<ThreadPool> packers_;  // while weights for a store are packed
   AttentionPlan plan_;
   std::vector<ThreadScratch> thread_scratch_;
   Scratch<std::uint32_t> activations_;

@@ -32,6 +32,13 @@ template <class Isa, DType kType>
   }
 }
 
+// Groups of 16 output features a tile of so many rows holds: both, so that a panel is read through
+// once, where the registers allow it.
+template <class Isa>
+constexpr int float_groups(std::size_t rows) {
+  return Isa::kGroups == 2 || 2 * rows <= static_cast<std::size_t>(Isa::kFloatRows) ? 2 : 1;
+}
+
 template <class Isa, DType kType, int kRows, bool kPrefetch>
 [[gnu::noinline]] void float_tile(const std::uint8_t* panel,
                                   std::size_t cols,
@@ -42,7 +49,7 @@ template <class Isa, DType kType, int kRows, bool kPrefetch>
                                   std::size_t columns,
                                   bool accumulate) {
   using F = typename Isa::F;
-  constexpr int kGroups = Isa::kGroups;
+  constexpr int kGroups = float_groups<Isa>(kRows);
   constexpr std::size_t kElement = info(kType).block_bytes;
   F sums[kRows][kGroups];
 #pragma GCC unroll 16
@@ -113,7 +120,7 @@ void float_panel(const MatmulJob& job,
   for (std::size_t tile = first_tile; tile < end_tile; ++tile) {
     const std::size_t first = tile_first(job.tiles, tile);
     const std::size_t rows = tile_size(job.tiles, tile);
-    for (int group = 0; group < 2; group += Isa::kGroups) {
+    for (int group = 0; group < 2; group += float_groups<Isa>(rows)) {
       const std::size_t column = panel * kPanelRows + static_cast<std::size_t>(group) * kLanes;
       if (column >= job.rows) {
         break;

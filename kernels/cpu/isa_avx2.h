@@ -21,19 +21,26 @@ struct Avx2 {
   };
   using W = I;
   using M = I;
+  using H = __m256i;  // 16 halves' bits
   static constexpr const char* kName = "avx2";
-  static constexpr int kQuantRows = 3;
+  static constexpr int kQuantRows = 4;
   static constexpr int kFloatRows = 6;
   static constexpr int kGroups = 1;
-  static constexpr int kQueries = 5;
+  static constexpr int kQueries = 6;
   static constexpr int kGranules = 1;
   // 8-bit codes are turned to signed ones: |w| * ±a fits maddubs' 16 bits, 255 * 127 * 2 does not.
   static constexpr bool kSignedBytes = true;
+  // Codes of up to six bits: products of several steps are summed in 16 bits before they are
+  // widened.
+  static constexpr bool kNarrowSums = true;
 
   BATON_OP F zero() { return {_mm256_setzero_ps(), _mm256_setzero_ps()}; }
   BATON_OP F set1(float x) { return {_mm256_set1_ps(x), _mm256_set1_ps(x)}; }
   BATON_OP F load(const float* p) { return {_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)}; }
   BATON_OP F load_n(const float* p, std::size_t n) {
+    if (n == 16) {
+      return load(p);
+    }
     float lanes[16] = {};
     for (std::size_t i = 0; i < n; ++i) {
       lanes[i] = p[i];
@@ -45,6 +52,9 @@ struct Avx2 {
     _mm256_storeu_ps(p + 8, x.b);
   }
   BATON_OP void store_n(float* p, F x, std::size_t n) {
+    if (n == 16) {
+      return store(p, x);
+    }
     float lanes[16];
     store(lanes, x);
     for (std::size_t i = 0; i < n; ++i) {
@@ -55,6 +65,9 @@ struct Avx2 {
     return {_mm256_cvtph_ps(load128(p)), _mm256_cvtph_ps(load128(p + 8))};
   }
   BATON_OP F load_n(const std::uint16_t* p, std::size_t n) {
+    if (n == 16) {
+      return load(p);
+    }
     std::uint16_t lanes[16] = {};
     for (std::size_t i = 0; i < n; ++i) {
       lanes[i] = p[i];
@@ -163,6 +176,78 @@ struct Avx2 {
     };
     return {one(w.a, packed.a), one(w.b, packed.b)};
   }
+  // 16-bit sums, two a feature: one more step of four products; begins anew if `kFirst`.
+  template <bool kFirst>
+  BATON_OP I narrow_dot(I sums, W w, std::uint32_t a) {
+    const __m256i activation = _mm256_set1_epi32(static_cast<std::int32_t>(a));
+    const auto one = [&](__m256i sum, __m256i code) __attribute__((always_inline)) {
+      const __m256i pairs = _mm256_maddubs_epi16(code, activation);
+      return in_turn(kFirst ? pairs : _mm256_add_epi16(sum, pairs));
+    };
+    return {one(sums.a, w.a), one(sums.b, w.b)};
+  }
+  BATON_OP I join_narrow(I dots, I sums) {
+    const __m256i ones = _mm256_set1_epi16(1);
+    return {_mm256_add_epi32(dots.a, _mm256_madd_epi16(sums.a, ones)),
+            _mm256_add_epi32(dots.b, _mm256_madd_epi16(sums.b, ones))};
+  }
+  // Signed 16-bit codes, two a feature.
+  template <bool kFirst>
+  BATON_OP I dot2(I sums, W w, std::uint32_t a) {
+    const __m256i activation = _mm256_set1_epi32(static_cast<std::int32_t>(a));
+    const auto one = [&](__m256i sum, __m256i code) __attribute__((always_inline)) {
+      const __m256i pairs = _mm256_madd_epi16(code, activation);
+      return in_turn(kFirst ? pairs : _mm256_add_epi32(sum, pairs));
+    };
+    return {one(sums.a, w.a), one(sums.b, w.b)};
+  }
+  // Four unsigned codes a feature as signed ones: the first two, then, 64 bytes on, the others.
+  BATON_OP void widen_codes(W w, std::uint8_t* out) {
+    const auto half = [&](__m256i code, int at) __attribute__((always_inline)) {
+      // Byte b of a lane to the upper byte of word b.
+      const __m256i places = _mm256_add_epi8(_mm256_setr_epi8(-128,
+                                                              0,
+                                                              -128,
+                                                              1,
+                                                              -128,
+                                                              4,
+                                                              -128,
+                                                              5,
+                                                              -128,
+                                                              8,
+                                                              -128,
+                                                              9,
+                                                              -128,
+                                                              12,
+                                                              -128,
+                                                              13,
+                                                              -128,
+                                                              0,
+                                                              -128,
+                                                              1,
+                                                              -128,
+                                                              4,
+                                                              -128,
+                                                              5,
+                                                              -128,
+                                                              8,
+                                                              -128,
+                                                              9,
+                                                              -128,
+                                                              12,
+                                                              -128,
+                                                              13),
+                                             _mm256_set1_epi16(static_cast<short>(at << 8)));
+      const __m256i sign = _mm256_xor_si256(code, _mm256_set1_epi8(-128));
+      return _mm256_srai_epi16(_mm256_shuffle_epi8(sign, places), 8);
+    };
+    store_codes(out, {half(w.a, 0), half(w.b, 0)});
+    store_codes(out + 64, {half(w.a, 2), half(w.b, 2)});
+  }
+  BATON_OP std::uint64_t widen_activation(std::uint32_t four) {
+    return static_cast<std::uint64_t>(
+        _mm_cvtsi128_si64(_mm_cvtepi8_epi16(_mm_cvtsi32_si128(static_cast<std::int32_t>(four)))));
+  }
   template <bool kWide>
   BATON_OP I dot4(I acc, W w, std::uint32_t a) {
     const __m256i activation = _mm256_set1_epi32(static_cast<std::int32_t>(a));
@@ -175,7 +260,7 @@ struct Avx2 {
       } else {
         pairs = _mm256_maddubs_epi16(code, activation);
       }
-      return _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, ones));
+      return in_turn(_mm256_add_epi32(sum, _mm256_madd_epi16(pairs, ones)));
     };
     return {one(acc.a, w.a), one(acc.b, w.b)};
   }
@@ -194,17 +279,87 @@ struct Avx2 {
   }
   BATON_OP void quantise32(const float* x, float factor, std::int8_t* codes) {
     const __m256 f = _mm256_set1_ps(factor);
-    for (int i = 0; i < 4; ++i) {
-      const __m256i whole = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(x + 8 * i), f));
-      const __m128i words =
-          _mm_packs_epi32(_mm256_castsi256_si128(whole), _mm256_extracti128_si256(whole, 1));
-      _mm_storel_epi64(reinterpret_cast<__m128i*>(codes + 8 * i), _mm_packs_epi16(words, words));
-    }
+    const auto convert = [&](int i) __attribute__((always_inline)) {
+      return _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(x + 8 * i), f));
+    };
+    const __m256i low = _mm256_packs_epi32(convert(0), convert(1));
+    const __m256i high = _mm256_packs_epi32(convert(2), convert(3));
+    // Packing works within halves; the groups of four come out as 0 2 4 6 1 3 5 7.
+    const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(codes),
+                        _mm256_permutevar8x32_epi32(_mm256_packs_epi16(low, high), order));
   }
   BATON_OP std::int32_t sum16(const std::int8_t* codes) {
     const __m128i biased = _mm_xor_si128(load128(codes), _mm_set1_epi8(-128));
     const __m128i sums = _mm_sad_epu8(biased, _mm_setzero_si128());
     return _mm_cvtsi128_si32(sums) + _mm_extract_epi16(sums, 4) - 16 * 128;
+  }
+
+  // Pairs of 16-bit codes, the even one in a lane's low half.
+  BATON_OP I iload(const std::int32_t* p) {
+    return {_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)),
+            _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p + 8))};
+  }
+  BATON_OP void istore(std::int32_t* p, I x) {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), x.a);
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p + 8), x.b);
+  }
+  BATON_OP I dot2(I acc, I x, std::int32_t pair) {
+    const __m256i y = _mm256_set1_epi32(pair);
+    // Written out so that a sum stays in its register: GCC copies it, and runs out of them.
+    __asm__("vpaddd %1, %0, %0" : "+x"(acc.a) : "x"(_mm256_madd_epi16(x.a, y)));
+    __asm__("vpaddd %1, %0, %0" : "+x"(acc.b) : "x"(_mm256_madd_epi16(x.b, y)));
+    return acc;
+  }
+  BATON_OP I pack_pairs(F low, F high) {
+    const auto one = [](__m256 even, __m256 odd) __attribute__((always_inline)) {
+      return _mm256_blend_epi16(
+          _mm256_cvtps_epi32(even), _mm256_slli_epi32(_mm256_cvtps_epi32(odd), 16), 0xAA);
+    };
+    return {one(low.a, high.a), one(low.b, high.b)};
+  }
+  BATON_OP I byte_pairs(const std::uint8_t* low, const std::uint8_t* high) {
+    const __m128i even = load128(low);
+    const __m128i odd = load128(high);
+    return {_mm256_cvtepi8_epi16(_mm_unpacklo_epi8(even, odd)),
+            _mm256_cvtepi8_epi16(_mm_unpackhi_epi8(even, odd))};
+  }
+  BATON_OP void store_short(std::int16_t* p, F x) {
+    const __m256i mixed = _mm256_packs_epi32(_mm256_cvtps_epi32(x.a), _mm256_cvtps_epi32(x.b));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm256_permute4x64_epi64(mixed, 0xD8));
+  }
+  BATON_OP F load_e4m3(const std::uint8_t* p) {
+    const __m256i wide = _mm256_cvtepu8_epi16(load128(p));
+    const __m256i number = _mm256_slli_epi16(_mm256_and_si256(wide, _mm256_set1_epi16(0x7F)), 7);
+    const __m256i sign = _mm256_slli_epi16(_mm256_and_si256(wide, _mm256_set1_epi16(0x80)), 8);
+    return to_float(_mm256_or_si256(number, sign));
+  }
+  BATON_OP F to_float(H halves) {
+    return {_mm256_cvtph_ps(_mm256_castsi256_si128(halves)),
+            _mm256_cvtph_ps(_mm256_extracti128_si256(halves, 1))};
+  }
+  BATON_OP F as_float(I x) { return {_mm256_castsi256_ps(x.a), _mm256_castsi256_ps(x.b)}; }
+  BATON_OP I magnitudes(I top, F x) {
+    const __m256i mask = _mm256_set1_epi32(0x7FFFFFFF);
+    return {_mm256_max_epu32(top.a, _mm256_and_si256(_mm256_castps_si256(x.a), mask)),
+            _mm256_max_epu32(top.b, _mm256_and_si256(_mm256_castps_si256(x.b), mask))};
+  }
+  BATON_OP H hzero() { return _mm256_setzero_si256(); }
+  BATON_OP H magnitudes(H top, const std::uint16_t* p) {
+    const __m256i raw = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+    return _mm256_max_epu16(top, _mm256_and_si256(raw, _mm256_set1_epi16(0x7FFF)));
+  }
+  BATON_OP std::uint32_t largest_lane(I x) {
+    const __m256i top = _mm256_max_epu32(x.a, x.b);
+    __m128i four = _mm_max_epu32(_mm256_castsi256_si128(top), _mm256_extracti128_si256(top, 1));
+    four = _mm_max_epu32(four, _mm_shuffle_epi32(four, 0x4E));
+    four = _mm_max_epu32(four, _mm_shuffle_epi32(four, 0xB1));
+    return static_cast<std::uint32_t>(_mm_cvtsi128_si32(four));
+  }
+  BATON_OP std::uint16_t largest_lane(H x) {
+    const __m128i top = _mm_max_epu16(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1));
+    const __m128i least = _mm_minpos_epu16(_mm_xor_si128(top, _mm_set1_epi16(-1)));
+    return static_cast<std::uint16_t>(~_mm_cvtsi128_si32(least));
   }
 
   BATON_OP void split_pairs(F x, F y, F& a, F& b) {
@@ -245,6 +400,12 @@ struct Avx2 {
  private:
   BATON_OP __m128i load128(const void* p) {
     return _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+  }
+  // The compiler would make all products first and add them as a tree, which takes more registers
+  // than there are.
+  BATON_OP __m256i in_turn(__m256i x) {
+    __asm__("" : "+x"(x));
+    return x;
   }
   BATON_OP __m256 in_order(__m256 x) {
     return _mm256_castpd_ps(_mm256_permute4x64_pd(_mm256_castps_pd(x), 0xD8));

@@ -19,6 +19,7 @@ struct Avx512 {
   using I = __m512i;
   using W = __m512i;  // 16 lanes of four weight codes
   using M = __mmask16;
+  using H = __m256i;  // 16 halves' bits
   static constexpr const char* kName = "avx512-vnni";
   static constexpr int kQuantRows = 6;
   static constexpr int kFloatRows = 12;
@@ -26,6 +27,7 @@ struct Avx512 {
   static constexpr int kQueries = 12;
   static constexpr int kGranules = 2;  // vectors of positions or dimensions an attention tile holds
   static constexpr bool kSignedBytes = false;  // 8-bit codes are used unsigned
+  static constexpr bool kNarrowSums = false;
 
   BATON_OP F zero() { return _mm512_setzero_ps(); }
   BATON_OP F set1(float x) { return _mm512_set1_ps(x); }
@@ -134,6 +136,58 @@ struct Avx512 {
     const __m128i biased = _mm_xor_si128(raw, _mm_set1_epi8(-128));
     const __m128i sums = _mm_sad_epu8(biased, _mm_setzero_si128());
     return _mm_cvtsi128_si32(sums) + _mm_extract_epi16(sums, 4) - 16 * 128;
+  }
+
+  // Pairs of 16-bit codes, the even one in a lane's low half.
+  BATON_OP I iload(const std::int32_t* p) {
+    return _mm512_loadu_si512(reinterpret_cast<const void*>(p));
+  }
+  BATON_OP void istore(std::int32_t* p, I x) { _mm512_storeu_si512(reinterpret_cast<void*>(p), x); }
+  // acc + x.low * pair.low + x.high * pair.high
+  BATON_OP I dot2(I acc, I x, std::int32_t pair) {
+    return _mm512_dpwssd_epi32(acc, x, _mm512_set1_epi32(pair));
+  }
+  // Rounded to nearest; what is no number becomes 0.
+  BATON_OP I pack_pairs(F low, F high) {
+    return _mm512_mask_blend_epi16(
+        0xAAAAAAAA, _mm512_cvtps_epi32(low), _mm512_slli_epi32(_mm512_cvtps_epi32(high), 16));
+  }
+  // Signed bytes.
+  BATON_OP I byte_pairs(const std::uint8_t* low, const std::uint8_t* high) {
+    const __m128i even = _mm_loadu_si128(reinterpret_cast<const __m128i*>(low));
+    const __m128i odd = _mm_loadu_si128(reinterpret_cast<const __m128i*>(high));
+    return _mm512_cvtepi8_epi16(
+        _mm256_set_m128i(_mm_unpackhi_epi8(even, odd), _mm_unpacklo_epi8(even, odd)));
+  }
+  // 16 codes, rounded to nearest.
+  BATON_OP void store_short(std::int16_t* p, F x) {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p),
+                        _mm512_cvtsepi32_epi16(_mm512_cvtps_epi32(x)));
+  }
+  // 16 FP8 numbers, divided by 256: a half has eight more exponents below.
+  BATON_OP F load_e4m3(const std::uint8_t* p) {
+    const __m256i wide = _mm256_cvtepu8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+    const __m256i number = _mm256_slli_epi16(_mm256_and_si256(wide, _mm256_set1_epi16(0x7F)), 7);
+    const __m256i sign = _mm256_slli_epi16(_mm256_and_si256(wide, _mm256_set1_epi16(0x80)), 8);
+    return _mm512_cvtph_ps(_mm256_or_si256(number, sign));
+  }
+  BATON_OP F to_float(H halves) { return _mm512_cvtph_ps(halves); }
+  BATON_OP F as_float(I x) { return _mm512_castsi512_ps(x); }
+  // The larger of `top` and the magnitude, compared as bits: a NaN is the largest of all.
+  BATON_OP I magnitudes(I top, F x) {
+    return _mm512_max_epu32(
+        top, _mm512_and_si512(_mm512_castps_si512(x), _mm512_set1_epi32(0x7FFFFFFF)));
+  }
+  BATON_OP H hzero() { return _mm256_setzero_si256(); }
+  BATON_OP H magnitudes(H top, const std::uint16_t* p) {
+    const __m256i raw = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+    return _mm256_max_epu16(top, _mm256_and_si256(raw, _mm256_set1_epi16(0x7FFF)));
+  }
+  BATON_OP std::uint32_t largest_lane(I x) { return _mm512_reduce_max_epu32(x); }
+  BATON_OP std::uint16_t largest_lane(H x) {
+    const __m128i top = _mm_max_epu16(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1));
+    const __m128i least = _mm_minpos_epu16(_mm_xor_si128(top, _mm_set1_epi16(-1)));
+    return static_cast<std::uint16_t>(~_mm_cvtsi128_si32(least));
   }
 
   // 32 floats a0 b0 a1 b1 ... as 16 a and 16 b, and back.

@@ -25,6 +25,9 @@ struct Scalar {
   struct M {
     bool v[16];
   };
+  struct H {
+    std::uint16_t v[16];
+  };
   static constexpr const char* kName = "scalar";
   static constexpr int kQuantRows = 2;
   static constexpr int kFloatRows = 2;
@@ -32,6 +35,7 @@ struct Scalar {
   static constexpr int kQueries = 2;
   static constexpr int kGranules = 1;
   static constexpr bool kSignedBytes = false;
+  static constexpr bool kNarrowSums = false;
 
   template <class Op>
   BATON_OP F each(Op op) {
@@ -207,6 +211,91 @@ struct Scalar {
       sum += in[i];
     }
     return sum;
+  }
+
+  BATON_OP I iload(const std::int32_t* p) {
+    I out;
+    __builtin_memcpy(out.v, p, sizeof(out.v));
+    return out;
+  }
+  BATON_OP void istore(std::int32_t* p, I x) { __builtin_memcpy(p, x.v, sizeof(x.v)); }
+  // Sums wrap: what no token was written to may hold any codes.
+  BATON_OP I dot2(I acc, I x, std::int32_t pair) {
+    const auto low = [](std::int32_t v) { return static_cast<std::int16_t>(v & 0xFFFF); };
+    for (std::size_t i = 0; i < 16; ++i) {
+      const auto even = static_cast<std::uint32_t>(low(x.v[i]) * low(pair));
+      const auto odd = static_cast<std::uint32_t>((x.v[i] >> 16) * (pair >> 16));
+      acc.v[i] = static_cast<std::int32_t>(static_cast<std::uint32_t>(acc.v[i]) + even + odd);
+    }
+    return acc;
+  }
+  BATON_OP std::int32_t nearest(float x) {
+    constexpr float kRound = 12582912.0F;
+    const float whole = (x + kRound) - kRound;
+    return whole >= -32768.0F && whole <= 32767.0F ? static_cast<std::int32_t>(whole) : 0;
+  }
+  BATON_OP I pack_pairs(F low, F high) {
+    I out;
+    for (std::size_t i = 0; i < 16; ++i) {
+      const auto even = static_cast<std::uint32_t>(nearest(low.v[i])) & 0xFFFFU;
+      const auto odd = static_cast<std::uint32_t>(nearest(high.v[i])) << 16;
+      out.v[i] = static_cast<std::int32_t>(even | odd);
+    }
+    return out;
+  }
+  BATON_OP I byte_pairs(const std::uint8_t* low, const std::uint8_t* high) {
+    I out;
+    for (std::size_t i = 0; i < 16; ++i) {
+      const auto even = static_cast<std::uint32_t>(static_cast<std::int8_t>(low[i])) & 0xFFFFU;
+      const auto odd = static_cast<std::uint32_t>(static_cast<std::int8_t>(high[i])) << 16;
+      out.v[i] = static_cast<std::int32_t>(even | odd);
+    }
+    return out;
+  }
+  BATON_OP void store_short(std::int16_t* p, F x) {
+    for (std::size_t i = 0; i < 16; ++i) {
+      p[i] = static_cast<std::int16_t>(nearest(x.v[i]));
+    }
+  }
+  BATON_OP F load_e4m3(const std::uint8_t* p) {
+    return each([&](std::size_t i) {
+      return half_to_float(static_cast<std::uint16_t>((p[i] & 0x7FU) << 7 | (p[i] & 0x80U) << 8));
+    });
+  }
+  BATON_OP F to_float(H x) {
+    return each([&](std::size_t i) { return half_to_float(x.v[i]); });
+  }
+  BATON_OP F as_float(I x) {
+    return each([&](std::size_t i) { return __builtin_bit_cast(float, x.v[i]); });
+  }
+  BATON_OP I magnitudes(I top, F x) {
+    for (std::size_t i = 0; i < 16; ++i) {
+      const auto magnitude = __builtin_bit_cast(std::int32_t, x.v[i]) & 0x7FFFFFFF;
+      top.v[i] = magnitude > top.v[i] ? magnitude : top.v[i];
+    }
+    return top;
+  }
+  BATON_OP H hzero() { return H{}; }
+  BATON_OP H magnitudes(H top, const std::uint16_t* p) {
+    for (std::size_t i = 0; i < 16; ++i) {
+      const auto magnitude = static_cast<std::uint16_t>(p[i] & 0x7FFFU);
+      top.v[i] = magnitude > top.v[i] ? magnitude : top.v[i];
+    }
+    return top;
+  }
+  BATON_OP std::uint32_t largest_lane(I x) {
+    std::int32_t top = 0;
+    for (const std::int32_t lane : x.v) {
+      top = lane > top ? lane : top;
+    }
+    return static_cast<std::uint32_t>(top);
+  }
+  BATON_OP std::uint16_t largest_lane(H x) {
+    std::uint16_t top = 0;
+    for (const std::uint16_t lane : x.v) {
+      top = lane > top ? lane : top;
+    }
+    return top;
   }
 
   BATON_OP void split_pairs(F x, F y, F& a, F& b) {

@@ -46,6 +46,11 @@ struct RowTiles {
 //   i32 minus_sum[R], minus_sum_low[R], minus_sum_high[R]   of all 32 codes, the first and last 16
 inline constexpr std::size_t kActivationWords = 13;  // 32-bit words a row and block
 
+// The same in a record whose codes take `steps` words.
+[[maybe_unused]] static constexpr std::size_t activation_words(int steps) {
+  return static_cast<std::size_t>(steps) + kActivationWords - 8;
+}
+
 struct QuantiseJob {
   const float* x;  // [rows][cols]
   std::size_t cols;
@@ -73,11 +78,30 @@ struct MatmulJob {
   bool accumulate;
   std::byte* scratch;  // one thread's; bytes: matmul_scratch_bytes(cols)
 };
-// An expanded panel: a byte or float32 an element and its scales; or of bfloat16, with two tiles of
+// Activations that are walked once a panel should stay in the second-level cache: so many tiles.
+[[maybe_unused]] static inline std::size_t chunk_tiles(std::size_t cols,
+                                                       std::size_t tile_rows,
+                                                       int steps) {
+  constexpr std::size_t kCacheBytes = 384 << 10;
+  const std::size_t tile =
+      tile_rows * (cols / kQuantBlock) * activation_words(steps) * sizeof(std::uint32_t);
+  return kCacheBytes / tile < 8 ? 8 : kCacheBytes / tile;
+}
+// An expanded panel: up to a float32 an element, and scales; or of bfloat16, with two tiles of
 // activations, of columns filled up to 32.
-[[maybe_unused]] static inline std::size_t matmul_scratch_bytes(std::size_t cols) {
+[[maybe_unused]] static inline std::size_t expanded_bytes(std::size_t cols) {
   return cols * kPanelRows * 4 + 8192;
 }
+// An expanded panel and a chunk's activations in 16 bits, in tiles of at most eight rows.
+[[maybe_unused]] static inline std::size_t matmul_scratch_bytes(std::size_t cols) {
+  const std::size_t row = (cols / kQuantBlock) * activation_words(16) * sizeof(std::uint32_t);
+  const std::size_t chunk = 384 << 10;
+  return expanded_bytes(cols) + (64 * row < chunk ? chunk : 64 * row);
+}
+
+// What an arena's keys and values are: numbers, or codes with a float32 scale for each head and
+// token, keys' and values' after all codes of the block: [2][kv_head][token].
+enum class KvCode : std::uint8_t { F32, F16, I8, F8 };
 
 // One kv head, some rows of one sequence.
 struct AttentionJob {
@@ -87,7 +111,7 @@ struct AttentionJob {
   std::uint32_t block_tokens;
   std::uint32_t kv_heads;
   std::uint32_t head_dim;
-  bool half;  // element type of the arena: f16, else f32
+  KvCode code;
   std::uint32_t kv_head;
   std::uint32_t group;  // query heads that share it
   float scale;
@@ -99,18 +123,38 @@ struct AttentionJob {
   std::size_t out_stride;
   std::uint32_t first_position;
   std::uint32_t rows;
+  std::size_t end_position;   // positions that the block table covers and the slice has written
   std::uint32_t first_chunk;  // attend_chunk: this one
-  float* partials;  // attend_chunk: [rows * group][head_dim + 2] out; merge: [chunks] of those
+  float* partials;  // attend_chunk: [rows * group][partial_floats] out; merge: [chunks] of those
   std::uint32_t chunks;
   std::size_t partial_stride;  // floats from one chunk's partials to the next
-  float* scratch;              // one thread's; floats: attention_scratch_floats
+  std::byte* scratch;          // one thread's; bytes: attention_scratch_bytes
 };
-// Most rows that one attend_rows takes.
-inline constexpr std::uint32_t kAttentionRows = 16;
-[[maybe_unused]] static inline std::size_t attention_scratch_floats(std::size_t group,
-                                                                    std::size_t head_dim) {
-  const std::size_t queries = kAttentionRows * group;
-  return 16 * kAttentionChunk + 2 * queries * (head_dim + 2) + queries * head_dim + 1024;
+[[maybe_unused]] static inline std::size_t dim_pairs(std::size_t head_dim) {
+  return (head_dim + 1) / 2;
+}
+[[maybe_unused]] static inline std::size_t dim_vectors(std::size_t head_dim) {
+  return (head_dim + kLanes - 1) / kLanes;
+}
+// A query's result over some positions: weighted values, filled up to whole vectors, then the
+// largest score and the sum of weights.
+[[maybe_unused]] static inline std::size_t partial_floats(std::size_t head_dim) {
+  return (dim_vectors(head_dim) + 1) * kLanes;
+}
+// Most rows that one attend_rows takes: what a chunk costs to stage is spread over these.
+inline constexpr std::size_t kAttentionQueries = 192;
+[[maybe_unused]] static inline std::size_t attention_rows(std::size_t group) {
+  return group < kAttentionQueries ? kAttentionQueries / group : 1;
+}
+// A chunk's codes, queries' codes, partial and running results.
+[[maybe_unused]] static inline std::size_t attention_scratch_bytes(std::size_t group,
+                                                                   std::size_t head_dim) {
+  const std::size_t queries = attention_rows(group) * group;
+  const std::size_t staged =
+      kAttentionChunk * (dim_pairs(head_dim) + dim_vectors(head_dim) * kLanes / 2 + 2);
+  const std::size_t tile = 16 * (kAttentionChunk * 3 / 2 + partial_floats(head_dim));
+  return 4 * (staged + tile + queries * (dim_pairs(head_dim) + partial_floats(head_dim) + 1)) +
+         1024;
 }
 
 // Tables of equal numerics compute equal bits.
@@ -143,6 +187,14 @@ struct KernelTable {
   void (*silu_mul)(const float* gate, const float* up, std::size_t n, float* out);
   void (*gelu_mul)(const float* gate, const float* up, std::size_t n, float* out);
   void (*add)(float* x, const float* y, std::size_t n);
+  void (*softcap)(float* x, std::size_t n, float cap);
+  // out = sum of weights[j] * row rows[j] of x, j ascending.
+  void (*mix_rows)(const float* x,
+                   std::size_t dim,
+                   const std::uint32_t* rows,
+                   const float* weights,
+                   std::size_t used,
+                   float* out);
   void (*to_half)(const float* x, std::size_t n, std::uint16_t* out);
 
   void (*attend_rows)(const AttentionJob& job);   // all chunks, finished rows

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "common/base/check.h"
+#include "kernels/kv_codes.h"
 
 namespace baton::kernels::cpu {
 namespace {
@@ -30,32 +31,81 @@ void place(const KvLayout& layout,
   std::memcpy(values, value, dim * sizeof(T));
 }
 
+void place_scales(const KvLayout& layout,
+                  std::byte* block,
+                  std::size_t kv_head,
+                  std::size_t token,
+                  float key,
+                  float value) {
+  auto* scales = reinterpret_cast<float*>(block + layout.scales_at());
+  const std::size_t at = kv_head * layout.block_tokens + token;
+  scales[at] = key;
+  scales[std::size_t{layout.kv_heads} * layout.block_tokens + at] = value;
+}
+
+// One token's key and value of one head in the arena's element type.
+class TokenWriter {
+ public:
+  TokenWriter(const KernelTable& kernels, const KvLayout& layout)
+      : kernels_(kernels), layout_(layout) {
+    BATON_CHECK(layout.head_dim <= kMaxHeadDim, "head_dim beyond what a layout may have");
+  }
+
+  void write(std::byte* block,
+             std::size_t kv_head,
+             std::size_t token,
+             const float* key,
+             const float* value) {
+    const std::size_t dim = layout_.head_dim;
+    switch (layout_.dtype) {
+      case KvDType::F32:
+        return place(layout_, block, kv_head, token, key, value);
+      case KvDType::F16:
+        kernels_.to_half(key, dim, halves_[0].data());
+        kernels_.to_half(value, dim, halves_[1].data());
+        return place(layout_, block, kv_head, token, halves_[0].data(), halves_[1].data());
+      case KvDType::I8: {
+        const float key_scale = to_int8(key, dim, ints_[0].data());
+        const float value_scale = to_int8(value, dim, ints_[1].data());
+        place(layout_, block, kv_head, token, ints_[0].data(), ints_[1].data());
+        return place_scales(layout_, block, kv_head, token, key_scale, value_scale);
+      }
+      case KvDType::F8: {
+        const float key_scale = to_e4m3(key, dim, floats_[0].data());
+        const float value_scale = to_e4m3(value, dim, floats_[1].data());
+        place(layout_, block, kv_head, token, floats_[0].data(), floats_[1].data());
+        return place_scales(layout_, block, kv_head, token, key_scale, value_scale);
+      }
+    }
+  }
+
+ private:
+  const KernelTable& kernels_;
+  const KvLayout& layout_;
+  // Key and value; which of them is used depends on the type.
+  std::array<std::array<std::uint16_t, kMaxHeadDim>, 2> halves_;
+  std::array<std::array<std::int8_t, kMaxHeadDim>, 2> ints_;
+  std::array<std::array<std::uint8_t, kMaxHeadDim>, 2> floats_;
+};
+
 }  // namespace
 
 void write_head(const KernelTable& kernels,
                 const KvArenaView& arena,
                 const AttentionParams& params,
                 const AttentionSlice& slice,
-                std::size_t kv_head,
+                std::size_t head,
                 const float* k,
                 const float* v,
                 std::size_t stride) {
   const KvLayout& layout = arena.layout;
-  BATON_CHECK(layout.head_dim <= kMaxHeadDim, "head_dim beyond what a layout may have");
-  std::array<std::uint16_t, kMaxHeadDim> key;
-  std::array<std::uint16_t, kMaxHeadDim> value;
+  TokenWriter writer(kernels, layout);
   for (std::size_t r = 0; r < slice.num_rows; ++r) {
     const std::size_t position = slice.first_position + r;
     std::byte* block = arena.block(params.layer, slice.blocks[position / layout.block_tokens]);
-    const std::size_t at = (slice.first_row + r) * stride + kv_head * layout.head_dim;
-    const std::size_t token = position % layout.block_tokens;
-    if (layout.dtype == KvDType::F32) {
-      place<float>(layout, block, kv_head, token, k + at, v + at);
-      continue;
-    }
-    kernels.to_half(k + at, layout.head_dim, key.data());
-    kernels.to_half(v + at, layout.head_dim, value.data());
-    place<std::uint16_t>(layout, block, kv_head, token, key.data(), value.data());
+    const std::size_t at = (slice.first_row + r) * stride + head * layout.head_dim;
+    writer.write(
+        block, params.first_kv_head + head, position % layout.block_tokens, k + at, v + at);
   }
 }
 

@@ -10,12 +10,13 @@
 
 namespace baton::kernels::cpu {
 
-// All new tokens of `slice`, one kv head. k, v: [rows][stride], heads at h * head_dim.
+// All new tokens of `slice`, one of the kv heads of `params`. k, v: [rows][stride], heads at
+// h * head_dim.
 void write_head(const KernelTable& kernels,
                 const KvArenaView& arena,
                 const AttentionParams& params,
                 const AttentionSlice& slice,
-                std::size_t kv_head,
+                std::size_t head,
                 const float* k,
                 const float* v,
                 std::size_t stride);

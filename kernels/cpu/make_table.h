@@ -4,6 +4,7 @@
 #pragma once
 
 #include "kernels/cpu/attention_kernels.h"
+#include "kernels/cpu/expert_ops.h"
 #include "kernels/cpu/float_matmul.h"
 #include "kernels/cpu/quant_matmul.h"
 #include "kernels/cpu/row_ops.h"
@@ -54,6 +55,8 @@ constexpr KernelTable make_table() {
   table.silu_mul = gated<Isa, SiluOp<Isa>>;
   table.gelu_mul = gated<Isa, GeluOp<Isa>>;
   table.add = add_rows<Isa>;
+  table.softcap = softcap<Isa>;
+  table.mix_rows = mix_rows<Isa>;
   table.to_half = to_half<Isa>;
   table.attend_rows = attend_rows<Isa>;
   table.attend_chunk = attend_chunk<Isa>;

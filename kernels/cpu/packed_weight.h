@@ -4,12 +4,17 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 
 #include "kernels/cpu/memory.h"
 #include "kernels/ops.h"
 
 namespace baton::kernels::cpu {
+
+// Raise it with every change of the bytes that packing makes, of any type: packed weights that were
+// kept on disk are then made anew. packed_layout_test compares it with the bytes.
+inline constexpr std::uint32_t kPackedLayoutRevision = 1;
 
 class CpuMatrix final : public PackedMatrix {
  public:

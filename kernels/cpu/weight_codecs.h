@@ -10,7 +10,11 @@
 //                     Q6_K: top bits [2][2][64 bytes]: step s of group g in byte [s/4][g], bits
 //                     2(s%4) scales: f16[32], K-types u8[32], Q6_K s8[2][32] mins: f16[32], K-types
 //                     u8[32]
-//   expanded (scratch only): bytes as Q8_0, scales f32[32 / group][32], mins f32[32]
+//   expanded (scratch only): for one group after the other, or for both together where a tile holds
+//                     both, a record a block: bytes [8 steps][groups][64], scales
+//                     f32[32 / group][groups][16], mins f32[groups][16]
+//   widened (scratch only): for one group after the other a record a block: signed codes i16 [16
+//                     half steps][16 features][2], scales f32[16]
 //
 // A code is used unsigned: value = scale * (code - offset) + min.
 //
@@ -69,6 +73,8 @@ struct FileCodec {
   static constexpr bool kFive =
       kType == DType::Q5_0 || kType == DType::Q5_1 || kType == DType::Q5_K;
   static constexpr bool kWide = kType == DType::Q8_0;
+  static constexpr int kSteps = 8;  // activation words a row and block
+  static constexpr int kMaxCode = kWide ? 255 : kSix ? 63 : kFive ? 31 : 15;
   static constexpr int kParts = kSix ? 2 : 1;  // scales a record
   static constexpr bool kHasMin = kLayout.min_at != 0;
   // log2 of the offset; -1: none
@@ -77,6 +83,12 @@ struct FileCodec {
                                       : kSix                 ? 5
                                       : kWide                ? 7
                                                              : -1;
+
+  // Groups of 16 output features in a record.
+  template <class Isa>
+  static constexpr int tile_groups() {
+    return 2;
+  }
 
   // Codes of steps 2j and 2j + 1 (four elements each) of group g.
   template <class Isa, int kPair>
@@ -138,37 +150,79 @@ struct FileCodec {
   }
 };
 
-// What `expand` makes of a panel when many row tiles will use it.
-template <class From>
+// What `expand_panel` makes of a panel when many row tiles will use it.
+template <class Isa, class From>
 struct ExpandedCodec {
+  static constexpr int kSteps = From::kSteps;
+  static constexpr int kMaxCode = From::kMaxCode;
   static constexpr int kParts = From::kParts;
   static constexpr bool kHasMin = From::kHasMin;
   static constexpr bool kWide = From::kWide;
   static constexpr int kOffsetShift = From::kOffsetShift;
-  static constexpr PanelLayout kLayout = {
-      0, 1, 0, 1024, 1024 + kParts * 128, 1024 + kParts * 128 + (kHasMin ? 128 : 0)};
+  static constexpr int kGroups = Isa::kGroups;
+  static constexpr std::size_t kCodeBytes = kGroups * 512;
+  static constexpr std::size_t kTableBytes = kGroups * 64;
+  static constexpr PanelLayout kLayout = {0,
+                                          1,
+                                          0,
+                                          kCodeBytes,
+                                          kCodeBytes + kParts* kTableBytes,
+                                          kCodeBytes + (kParts + kHasMin) * kTableBytes};
 
-  template <class Isa, int kPair>
+  template <class>
+  static constexpr int tile_groups() {
+    return kGroups;
+  }
+
+  // `g`: 0 or, in a record of both groups, 1.
+  static constexpr std::size_t code_at(int step, int g) {
+    return static_cast<std::size_t>(step * kGroups + g) * 64;
+  }
+  static constexpr std::size_t scale_at(int part, int g) {
+    return kLayout.scale_at + part * kTableBytes + g * 64;
+  }
+  static constexpr std::size_t min_at(int g) { return kLayout.min_at + g * 64; }
+
+  template <class I, int kPair>
   [[gnu::always_inline]] static inline void codes(const std::uint8_t* record,
                                                   int g,
-                                                  typename Isa::W& even,
-                                                  typename Isa::W& odd) {
-    even = Isa::load_codes(record + ((2 * kPair) * 2 + g) * 64);
-    odd = Isa::load_codes(record + ((2 * kPair + 1) * 2 + g) * 64);
+                                                  typename I::W& even,
+                                                  typename I::W& odd) {
+    even = I::load_codes(record + code_at(2 * kPair, g));
+    odd = I::load_codes(record + code_at(2 * kPair + 1, g));
+  }
+  template <class I>
+  [[gnu::always_inline]] static inline typename I::F scale(const std::uint8_t*,
+                                                           const std::uint8_t* record,
+                                                           int g,
+                                                           int part) {
+    return I::load(reinterpret_cast<const float*>(record + scale_at(part, g)));
+  }
+  template <class I>
+  [[gnu::always_inline]] static inline typename I::F min(const std::uint8_t*,
+                                                         const std::uint8_t* record,
+                                                         int g) {
+    return I::load(reinterpret_cast<const float*>(record + min_at(g)));
+  }
+};
+
+// What `widen_panel` makes of Q8_0 for products of 16-bit pairs.
+struct WidenedCodec {
+  static constexpr int kSteps = 16;
+  static constexpr int kParts = 1;
+  static constexpr bool kHasMin = false;
+  static constexpr PanelLayout kLayout = {0, 1, 0, 1024, 0, 1088};
+
+  template <class>
+  static constexpr int tile_groups() {
+    return 1;
   }
   template <class Isa>
   [[gnu::always_inline]] static inline typename Isa::F scale(const std::uint8_t*,
                                                              const std::uint8_t* record,
-                                                             int g,
-                                                             int part) {
-    return Isa::load(reinterpret_cast<const float*>(record + kLayout.scale_at) + part * 32 +
-                     g * 16);
-  }
-  template <class Isa>
-  [[gnu::always_inline]] static inline typename Isa::F min(const std::uint8_t*,
-                                                           const std::uint8_t* record,
-                                                           int g) {
-    return Isa::load(reinterpret_cast<const float*>(record + kLayout.min_at) + g * 16);
+                                                             int,
+                                                             int) {
+    return Isa::load(reinterpret_cast<const float*>(record + kLayout.scale_at));
   }
 };
 

@@ -1,8 +1,10 @@
 // The reference backend: plain scalar code that is easy to believe. Weights are dequantised at
 // load, activations stay float32, sums are double. Other backends are checked against it.
+#include <algorithm>
 #include <cmath>
 #include <memory>
 #include <new>
+#include <numeric>
 #include <vector>
 
 #include "common/base/check.h"
@@ -63,6 +65,27 @@ double dot(const float* x, const float* w, std::size_t cols) {
 
 void store(float* y, double sum, bool accumulate) {
   *y = accumulate ? *y + static_cast<float>(sum) : static_cast<float>(sum);
+}
+
+// Sorts all experts; the softmax is the textbook's.
+void route_row(std::span<const float> logits,
+               bool renormalise,
+               std::span<std::uint32_t> experts,
+               float* weights) {
+  std::vector<std::uint32_t> order(logits.size());
+  std::iota(order.begin(), order.end(), 0U);
+  std::stable_sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
+    return logits[a] > logits[b];
+  });
+  std::copy_n(order.begin(), experts.size(), experts.begin());
+  const double largest = logits[order[0]];
+  double total = 0;
+  for (std::size_t i = 0; i < (renormalise ? experts.size() : order.size()); ++i) {
+    total += std::exp(logits[order[i]] - largest);
+  }
+  for (std::size_t i = 0; i < experts.size(); ++i) {
+    weights[i] = static_cast<float>(std::exp(logits[experts[i]] - largest) / total);
+  }
 }
 
 class ReferenceBackend final : public Backend {
@@ -197,6 +220,59 @@ class ReferenceBackend final : public Backend {
   void add(float* x, const float* y, std::size_t n) override {
     for (std::size_t i = 0; i < n; ++i) {
       x[i] += y[i];
+    }
+  }
+
+  void add_bias(float* x, std::size_t m, std::size_t dim, const float* bias) override {
+    for (std::size_t i = 0; i < m * dim; ++i) {
+      x[i] += bias[i % dim];
+    }
+  }
+
+  void softcap(float* x, std::size_t n, float cap) override {
+    for (std::size_t i = 0; i < n; ++i) {
+      x[i] = static_cast<float>(cap * std::tanh(static_cast<double>(x[i]) / cap));
+    }
+  }
+
+  void route(const float* logits,
+             std::size_t m,
+             const RouteParams& params,
+             std::uint32_t* experts,
+             float* weights) override {
+    BATON_CHECK(params.used >= 1 && params.used <= params.count,
+                "more experts used than there are");
+    for (std::size_t r = 0; r < m; ++r) {
+      route_row({logits + r * params.count, params.count},
+                params.renormalise,
+                {experts + r * params.used, params.used},
+                weights + r * params.used);
+    }
+  }
+
+  void gather_rows(const float* x,
+                   std::size_t dim,
+                   std::span<const std::uint32_t> rows,
+                   float* out) override {
+    for (const std::uint32_t row : rows) {
+      out = std::copy_n(x + row * dim, dim, out);
+    }
+  }
+
+  void mix_rows(const float* x,
+                std::size_t dim,
+                std::span<const std::uint32_t> rows,
+                const float* weights,
+                std::size_t used,
+                float* out) override {
+    for (std::size_t r = 0; r < rows.size() / used; ++r) {
+      for (std::size_t i = 0; i < dim; ++i) {
+        double sum = 0;
+        for (std::size_t j = r * used; j < (r + 1) * used; ++j) {
+          sum += static_cast<double>(weights[j]) * static_cast<double>(x[rows[j] * dim + i]);
+        }
+        *out++ = static_cast<float>(sum);
+      }
     }
   }
 

@@ -14,6 +14,7 @@
 #include <optional>
 #include <utility>
 
+#include "common/base/cores.h"
 #include "common/base/host_port.h"
 #include "common/exec/asio_executor.h"
 #include "common/obs/admin_server.h"
@@ -163,10 +164,16 @@ Status serve(const Arguments& arguments, const RoleInfo& info) {
   }
   const ClusterConfig config = std::move(loaded);
   BATON_ASSIGN(const NodeEntry entry, find_entry(*info.pool(config), info, arguments.name));
+  BATON_ASSIGN(const std::vector<unsigned> cores, parse_cores(entry.engine.cores));
+  BATON_TRY(stay_on(cores));
   BATON_ASSIGN(const Logger log, Logger::create({config.log.level, config.log.format, entry.name}));
-  BATON_ASSIGN(const std::unique_ptr<ModelHost> model,
-               ModelHost::load(config, entry.engine, info.max_step_tokens(config)));
+  BATON_ASSIGN(
+      const std::unique_ptr<ModelHost> model,
+      ModelHost::load(config, entry.engine, info.max_step_tokens(config), info.may_draft, log));
   log.info("{}", model->describe());
+  for (const std::string& note : model->notes()) {
+    log.warn("model: {}", note);
+  }
 
   Metrics metrics;
   const RandomSource random = system_random();
@@ -199,6 +206,7 @@ Status serve(const Arguments& arguments, const RoleInfo& info) {
   Status started;
   std::optional<Ending> ending;
   control.run_and_wait([&] {
+    prefer_short_turns();
     started = role->start();
     ending.emplace(control.executor(), *role, log);
   });

@@ -21,6 +21,7 @@ struct RoleInfo {
   std::function<const std::vector<NodeEntry>*(const ClusterConfig&)> pool;
   std::function<std::uint32_t(const ClusterConfig&)> max_step_tokens;
   std::function<std::unique_ptr<Role>(RoleDeps)> make;
+  bool may_draft = false;  // loads the draft model, where decode.speculation names one
 };
 
 int run_node(int argc, char** argv, const RoleInfo& info);

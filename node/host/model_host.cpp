@@ -7,21 +7,27 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <thread>
 #include <utility>
 #include <vector>
 
+#include "common/base/check.h"
 #include "common/config/catalogue.h"
 #include "node/identity.h"
 
 namespace baton::node {
 namespace {
 
+// One backend a rank. `threads` of 0 are those of all usable cores.
 Result<std::unique_ptr<kernels::Backend>> make_backend(const EngineSection& engine) {
   if (engine.backend == "reference") {
     return kernels::make_reference_backend();
   }
   kernels::CpuOptions options;
-  options.threads = engine.threads;
+  const unsigned ranks = engine.tensor_parallel;
+  const unsigned threads =
+      engine.threads != 0 || ranks == 1 ? engine.threads : std::thread::hardware_concurrency();
+  options.threads = ranks == 1 ? threads : std::max(1U, threads / ranks);
   if (engine.isa == "scalar") {
     options.isa = kernels::CpuIsa::Scalar;
   } else if (engine.isa == "avx2") {
@@ -37,6 +43,19 @@ Result<std::unique_ptr<kernels::Backend>> make_backend(const EngineSection& engi
   return kernels::make_cpu_backend(options);
 }
 
+// Every node of a cluster must sum alike, so one with several ranks decides for all.
+std::uint32_t partial_sums_of(const ClusterConfig& config) {
+  constexpr std::uint32_t kAnyRanks = 4;
+  if (config.model.partial_sums != 0) {
+    return config.model.partial_sums;
+  }
+  const auto has_ranks = [](const NodeEntry& node) { return node.engine.tensor_parallel > 1; };
+  return std::ranges::any_of(config.prefill.pool, has_ranks) ||
+                 std::ranges::any_of(config.decode.pool, has_ranks)
+             ? kAnyRanks
+             : 1;
+}
+
 // Cached blocks are of one model file, one numerics and one layout.
 std::uint64_t prefix_salt(std::uint64_t weights_hash, std::uint64_t layout_hash) {
   const std::array<std::uint64_t, 2> parts{weights_hash, layout_hash};
@@ -47,6 +66,18 @@ std::uint64_t prefix_salt(std::uint64_t weights_hash, std::uint64_t layout_hash)
 std::uint64_t changed_at(const std::string& path) {
   struct stat info {};
   return ::stat(path.c_str(), &info) == 0 ? static_cast<std::uint64_t>(info.st_mtime) : 0;
+}
+
+engine::PackedCacheOptions packed_cache(const ModelSection& model, const Logger& log) {
+  engine::PackedCacheOptions out;
+  if (model.packed_cache != "off") {
+    out.folder = model.packed_cache == "auto" ? CataloguePlaces::from_environment().packed_folder()
+                                              : model.packed_cache;
+  }
+  out.limit_bytes = std::uint64_t{model.packed_cache_mb} << 20U;
+  out.note = [&log](std::string_view line) { log.warn("{}", line); };
+  out.progress = [&log](std::string_view line) { log.info("{}", line); };
+  return out;
 }
 
 // Names the file in an error that does not.
@@ -98,13 +129,18 @@ transfer::DigestMode digest_for(const std::string& wish,
 
 Result<std::unique_ptr<ModelHost>> ModelHost::load(const ClusterConfig& config,
                                                    const EngineSection& engine,
-                                                   std::uint32_t max_step_tokens) {
+                                                   std::uint32_t max_step_tokens,
+                                                   bool may_draft,
+                                                   const Logger& log) {
   std::unique_ptr<ModelHost> host(new ModelHost());
   BATON_ASSIGN(host->path_, resolve_model_path(config.model, CataloguePlaces::from_environment()));
   BATON_ASSIGN(host->file_, engine::ModelFile::open(host->path_));
   BATON_ASSIGN(const engine::TokenizerSpec tokenizer, host->file_->tokenizer_spec());
-  BATON_ASSIGN(const KvLayout layout,
-               about(host->path_, engine::kv_layout_of(*host->file_, config.kv.block_tokens)));
+  const auto dtype = kv_dtype_named(config.kv.dtype);
+  BATON_CHECK(dtype, "the schema lets only known types pass");
+  BATON_ASSIGN(
+      const KvLayout layout,
+      about(host->path_, engine::kv_layout_of(*host->file_, config.kv.block_tokens, *dtype)));
   BATON_ASSIGN(const std::uint32_t blocks, engine::blocks_in(layout, config.kv.arena_mb));
   BATON_ASSIGN(
       host->kv_,
@@ -121,33 +157,101 @@ Result<std::unique_ptr<ModelHost>> ModelHost::load(const ClusterConfig& config,
                                             .ucx = transfer.ucx,
                                             .window_bytes = std::size_t{transfer.window_mb} << 20},
                                            host->kv_->arena()));
-  BATON_ASSIGN(host->backend_, make_backend(engine));
+  std::vector<kernels::Backend*> backends;
+  for (std::uint32_t rank = 0; rank < engine.tensor_parallel; ++rank) {
+    BATON_ASSIGN(auto backend, make_backend(engine));
+    backends.push_back(backend.get());
+    host->backends_.push_back(std::move(backend));
+  }
   BATON_ASSIGN(host->runner_,
                about(host->path_,
                      engine::make_runner(*host->file_,
-                                         *host->backend_,
+                                         backends,
                                          {.block_tokens = config.kv.block_tokens,
                                           .max_context = config.model.context_length,
-                                          .max_step_tokens = max_step_tokens})));
+                                          .max_step_tokens = max_step_tokens,
+                                          .kv_dtype = *dtype,
+                                          .partial_sums = partial_sums_of(config),
+                                          .packed_cache = packed_cache(config.model, log)})));
   BATON_ASSIGN(const double tokens_per_s, warm_up(*host->runner_, *host->kv_));
   host->digest_ = digest_for(transfer.digest, layout, tokens_per_s);
+  if (may_draft && config.decode.speculation.mode == "draft") {
+    BATON_TRY(host->load_draft(config, tokenizer.hash()));
+  }
   host->artifacts_.add("tokenizer", tokenizer.serialize());
   host->identity_ = make_model_identity(
       config.model.id, host->runner_->info(), tokenizer.hash(), changed_at(host->path_));
   return host;
 }
 
+Status ModelHost::load_draft(const ClusterConfig& config, std::uint64_t tokenizer_hash) {
+  const DecodeSection& decode = config.decode;
+  const std::string& name = decode.speculation.draft_model;
+  const bool is_path = is_model_path(name);
+  ModelSection section;
+  section.id = name;
+  section.path = is_path ? name : "";
+  BATON_ASSIGN(const std::string path,
+               resolve_model_path(section, CataloguePlaces::from_environment()));
+  BATON_ASSIGN(draft_file_, engine::ModelFile::open(path));
+  BATON_ASSIGN(const engine::TokenizerSpec tokenizer, draft_file_->tokenizer_spec());
+  if (tokenizer.hash() != tokenizer_hash) {
+    return fail(ErrorCode::InvalidModel,
+                fmt::format("{}: its tokenizer is not that of {}; decode.speculation.draft_model "
+                            "needs a model with the same one",
+                            path,
+                            path_));
+  }
+  const std::uint32_t chunk = decode.local_prefill_chunk;
+  const std::uint32_t rows = chunk + decode.max_batch * engine::DraftModel::kSteady;
+  BATON_ASSIGN(
+      draft_runner_,
+      about(path,
+            engine::make_runner(*draft_file_,
+                                *backends_.front(),
+                                {.block_tokens = config.kv.block_tokens,
+                                 .max_context = config.model.context_length,
+                                 .max_step_tokens = std::max(rows, config.kv.block_tokens)})));
+  if (draft_runner_->info().vocab_size != runner_->info().vocab_size) {
+    return fail(ErrorCode::InvalidModel,
+                fmt::format("{}: a vocabulary of {}, and {} has {}",
+                            path,
+                            draft_runner_->info().vocab_size,
+                            path_,
+                            runner_->info().vocab_size));
+  }
+  const KvLayout& layout = draft_runner_->info().layout;
+  BATON_ASSIGN(const std::uint32_t blocks,
+               engine::blocks_in(layout, decode.speculation.draft_arena_mb));
+  BATON_ASSIGN(auto kv,
+               engine::KvMemory::create(layout,
+                                        {.num_blocks = blocks,
+                                         .salt = 0,
+                                         .prefix_cache = false,
+                                         .available_memory = std::nullopt}));
+  BATON_TRY(warm_up(*draft_runner_, *kv));
+  draft_ = std::make_unique<engine::DraftModel>(*draft_runner_, std::move(kv), chunk);
+  speculative_ = std::make_unique<engine::SpeculativeRunner>(*runner_, *draft_);
+  return {};
+}
+
 std::string ModelHost::describe() const {
   const engine::ModelInfo& info = runner_->info();
   return fmt::format(
-      "{} ({}, {} MiB packed, context {}), {}, {} KV blocks of {} KiB, UCX {}, digest {}",
+      "{} ({}, {} MiB packed, context {}){}, {}, {} KV blocks of {} KiB {}, UCX {}, digest {}",
       identity_.id(),
       info.architecture,
       info.weight_bytes >> 20,
       info.context_length,
-      backend_->description(),
+      draft_file_ == nullptr
+          ? std::string()
+          : fmt::format(", drafts by {} MiB packed", draft_runner_->info().weight_bytes >> 20),
+      backends_.size() == 1
+          ? backends_.front()->description()
+          : fmt::format("{} ranks of {}", backends_.size(), backends_.front()->description()),
       kv_->pool().total(),
       kv_->layout().block_bytes_all_layers() >> 10,
+      to_string(kv_->layout().dtype),
       transport_->ucx_version(),
       to_string(digest_));
 }

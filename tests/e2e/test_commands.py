@@ -36,12 +36,12 @@ def test_once_gives_answer_and_figures(tmp_path):
     """What tools/quickstart --once runs after building."""
     done = subprocess.run(
         [BIN / "baton", "up", "--config", "configs/local.yaml", "--free-ports", "--run-dir", tmp_path, "--",
-         BIN / "baton", "chat", "--figures", "--once", "What is the capital of France?"],
+         BIN / "baton", "chat", "--figures", "--once", "What is the capital of Germany?"],
         cwd=ROOT, capture_output=True, text=True, timeout=180)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.strip().splitlines()
     figures = json.loads(lines[-1])
-    assert "Paris" in "\n".join(lines[:-1])
+    assert "Berlin" in "\n".join(lines[:-1])
     assert all(name in figures for name in FIGURES), figures
     assert figures["kv_bytes_moved"] == harness.expected_kv_bytes(figures["prompt_tokens"])
     assert figures["kv_transport"] not in ("", "none")

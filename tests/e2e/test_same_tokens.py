@@ -3,27 +3,46 @@ import json
 import subprocess
 
 import pytest
-from harness import BIN, ROOT
+from harness import BIN, ROOT, SMOLLM
 
 
-def run_same_tokens(tmp_path, count, long, max_tokens):
+def run_same_tokens(tmp_path, count, long, max_tokens, options=(), expected=14):
     prompts = tmp_path / "prompts.jsonl"
     made = subprocess.run([ROOT / "tools" / "make_prompts", "--count", str(count), "--long", str(long),
                            "--max-tokens", str(max_tokens)], capture_output=True, text=True, check=True)
     prompts.write_text(made.stdout)
     done = subprocess.run([BIN / "baton", "bench", "same-tokens", "--prompts", prompts, "--json",
-                           "--run-dir", tmp_path / "run"], capture_output=True, text=True, cwd=ROOT)
+                           "--run-dir", tmp_path / "run", *options], capture_output=True, text=True, cwd=ROOT)
     lines = done.stdout.strip().splitlines()
     assert done.returncode == 0, done.stdout + done.stderr
-    assert lines[-1] == "14 passed, 0 failed"
+    assert lines[-1] == f"{expected} passed, 0 failed"
     checks = json.loads(next(line for line in lines if line.startswith('{"checks"')))["checks"]
-    assert len(checks) == 14 and all(check["answers"] == count for check in checks)
+    assert len(checks) == expected and all(check["answers"] == count for check in checks)
+    return checks
+
+
+def test_two_ranks(tmp_path):
+    """Prefill on two ranks and decode on one, and the reverse, beside one process of one rank."""
+    run_same_tokens(tmp_path, count=12, long=4, max_tokens=48, options=("--tensor-parallel", "2"))
 
 
 def test_few_prompts(tmp_path):
     run_same_tokens(tmp_path, count=12, long=4, max_tokens=48)
 
 
+@pytest.mark.parametrize("mode", ["ngram", "draft"])
+def test_speculation(tmp_path, mode):
+    options = ["--speculation", mode] + (["--draft-model", SMOLLM] if mode == "draft" else [])
+    checks = run_same_tokens(tmp_path, count=4, long=1, max_tokens=48, options=options, expected=3)
+    assert checks[0]["seen"]["accepted_tokens"] > 0
+
+
 @pytest.mark.long
 def test_fifty_prompts(tmp_path):
     run_same_tokens(tmp_path, count=50, long=22, max_tokens=64)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("dtype", ["i8", "f8"])
+def test_keys_and_values_of_one_byte(tmp_path, dtype):
+    run_same_tokens(tmp_path, 12, 4, 48, options=("--kv-dtype", dtype))

@@ -12,11 +12,14 @@
 #include "tests/fuzz/config_fuzz.h"
 #include "tests/fuzz/frame_fuzz.h"
 #include "tests/fuzz/gguf_fuzz.h"
+#include "tests/fuzz/hf_config_fuzz.h"
 #include "tests/fuzz/http_body_fuzz.h"
 #include "tests/fuzz/lease_fuzz.h"
 #include "tests/fuzz/message_header_fuzz.h"
 #include "tests/fuzz/put_message_fuzz.h"
+#include "tests/fuzz/safetensors_fuzz.h"
 #include "tests/fuzz/template_fuzz.h"
+#include "tests/fuzz/tokenizer_json_fuzz.h"
 #include "tests/fuzz/tokenizer_spec_fuzz.h"
 #include "tests/fuzz/tokenizer_text_fuzz.h"
 
@@ -83,11 +86,14 @@ class Replay : public ::testing::Test {};
 using Fuzzers = ::testing::Types<ConfigFuzz,
                                  FrameFuzz,
                                  GgufFuzz,
+                                 HfConfigFuzz,
                                  HttpBodyFuzz,
                                  LeaseFuzz,
                                  MessageHeaderFuzz,
                                  PutMessageFuzz,
+                                 SafetensorsFuzz,
                                  TemplateFuzz,
+                                 TokenizerJsonFuzz,
                                  TokenizerSpecFuzz,
                                  TokenizerTextFuzz>;
 

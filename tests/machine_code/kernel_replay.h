@@ -1,6 +1,6 @@
-// Runs every function of a kernel table, but for attention, on inputs made here and hashes what
-// comes out. Built twice: for this machine's scalar kernels, and as a bare program of the AVX-512
-// ones that a simulated processor runs (guest.cpp). Equal hashes mean equal bits.
+// Runs every function of a kernel table on inputs made here and hashes what comes out. Built twice:
+// for this machine's scalar kernels, and as a bare program of the AVX-512 ones that a simulated
+// processor runs (guest.cpp). Equal hashes mean equal bits.
 //
 // No library but memcpy and memset. Thread: one. Failure: none.
 #pragma once
@@ -19,6 +19,14 @@ constexpr std::size_t kReplayRows = 77;  // the last panel has one group and les
 constexpr std::size_t kReplayPanels = 3;
 constexpr std::size_t kMostRows = 70;
 constexpr std::size_t kMostHashes = 128;
+
+// One sequence of two chunks and a bit, one KV head shared by three queries.
+constexpr std::uint32_t kReplayTokens = 530;
+constexpr std::uint32_t kBlockTokens = 32;
+constexpr std::uint32_t kReplayBlocks = (kReplayTokens + kBlockTokens - 1) / kBlockTokens;
+constexpr std::uint32_t kGroup = 3;
+constexpr std::uint32_t kMostDim = 64;
+constexpr std::uint32_t kQueryRows = 5;
 
 class Numbers {
  public:
@@ -47,7 +55,10 @@ struct ReplayMemory {
   alignas(64) float other[kMostRows * kReplayCols];
   alignas(64) float y[kMostRows * kReplayRows];
   alignas(64) std::uint32_t activations[kMostRows * kReplayCols / kQuantBlock * kActivationWords];
-  alignas(64) std::byte scratch[kReplayCols * kPanelRows * 4 + 16384];
+  alignas(64) std::byte scratch[1 << 20];  // more than either kind of job asks for
+  alignas(64) std::uint8_t arena[kReplayBlocks * kBlockTokens * 2 * (kMostDim + 1) * 4];
+  alignas(64) float partials[3 * kQueryRows * kGroup * (kMostDim + 32)];
+  std::uint32_t blocks[kReplayBlocks];
 };
 
 inline void put_halves(Numbers& numbers, std::uint8_t* out, std::size_t bytes) {
@@ -101,6 +112,94 @@ inline std::uint64_t hash_of(const void* p, std::size_t bytes) {
     hash = (hash ^ at[i]) * 1099511628211ULL;
   }
   return hash;
+}
+
+// A block table backwards, and keys and values of any code. Gives bytes a block.
+inline std::size_t make_arena(KvCode code,
+                              std::uint32_t dim,
+                              Numbers& numbers,
+                              ReplayMemory& memory) {
+  const std::size_t elements = std::size_t{2} * dim * kBlockTokens;
+  const std::size_t element = code == KvCode::F32 ? 4 : code == KvCode::F16 ? 2 : 1;
+  const std::size_t scales = element == 1 ? std::size_t{2} * kBlockTokens : 0;
+  std::uint8_t* at = memory.arena;
+  for (std::uint32_t block = 0; block < kReplayBlocks; ++block) {
+    memory.blocks[block] = kReplayBlocks - 1 - block;
+    if (code == KvCode::F16) {
+      put_halves(numbers, at, elements * element);
+    }
+    for (std::size_t i = 0; i < elements && code != KvCode::F16; ++i) {
+      const float value = numbers.next_float();
+      const auto byte = static_cast<std::uint8_t>(numbers.next());
+      const bool used = (byte & 0x7F) != 0x7F && byte != 0x80;  // else NaN of F8, -128 of I8
+      const std::uint8_t own = used ? byte : std::uint8_t{0};
+      if (code == KvCode::F32) {
+        __builtin_memcpy(at + i * element, &value, sizeof(value));
+      } else {
+        at[i] = own;
+      }
+    }
+    at += elements * element;
+    for (std::size_t i = 0; i < scales; ++i, at += sizeof(float)) {
+      const float scale = (numbers.next_float() + 2.5F) / 128.0F;
+      __builtin_memcpy(at, &scale, sizeof(scale));
+    }
+  }
+  return static_cast<std::size_t>(at - memory.arena) / kReplayBlocks;
+}
+
+// All rows at once, then chunk by chunk.
+inline std::size_t replay_attention(const KernelTable& kernels,
+                                    ReplayMemory& memory,
+                                    Numbers& numbers,
+                                    std::uint64_t* hashes) {
+  constexpr KvCode kCodes[] = {KvCode::F32, KvCode::F16, KvCode::I8, KvCode::F8};
+  constexpr std::uint32_t kDims[] = {kMostDim, 20};
+  std::size_t count = 0;
+  for (const KvCode code : kCodes) {
+    for (const std::uint32_t dim : kDims) {
+      AttentionJob job{};
+      job.block_bytes = make_arena(code, dim, numbers, memory);
+      job.layer = reinterpret_cast<const std::byte*>(memory.arena);
+      job.blocks = memory.blocks;
+      job.block_tokens = kBlockTokens;
+      job.kv_heads = 1;
+      job.head_dim = dim;
+      job.code = code;
+      job.group = kGroup;
+      job.scale = 0.125F;
+      job.softcap = dim == kMostDim ? 0.0F : 20.0F;
+      job.window = dim == kMostDim ? 0 : 300;
+      job.q = memory.x;
+      job.q_stride = kGroup * dim;
+      job.out = memory.y;
+      job.out_stride = kGroup * dim;
+      job.first_position = kReplayTokens - kQueryRows;
+      job.rows = kQueryRows;
+      job.end_position = kReplayTokens;
+      job.scratch = memory.scratch;
+      const std::size_t floats = std::size_t{kQueryRows} * kGroup * dim;
+      kernels.attend_rows(job);
+      hashes[count++] = hash_of(memory.y, floats * sizeof(float));
+      for (std::size_t i = 0; i < floats; ++i) {
+        memory.y[i] = 0.0F;
+      }
+      const std::size_t seen_from = job.window == 0 ? 0 : job.first_position + 1 - job.window;
+      job.first_chunk = static_cast<std::uint32_t>(seen_from / kAttentionChunk);
+      job.chunks = (kReplayTokens - 1) / kAttentionChunk + 1 - job.first_chunk;
+      job.partial_stride = std::size_t{kQueryRows} * kGroup * partial_floats(dim);
+      job.partials = memory.partials;
+      for (std::uint32_t chunk = 0; chunk < job.chunks; ++chunk) {
+        AttentionJob part = job;
+        part.first_chunk += chunk;
+        part.partials += chunk * job.partial_stride;
+        kernels.attend_chunk(part);
+      }
+      kernels.merge_chunks(job);
+      hashes[count++] = hash_of(memory.y, floats * sizeof(float));
+    }
+  }
+  return count;
 }
 
 // Gives how many hashes were written.
@@ -175,7 +274,7 @@ inline std::size_t replay(const KernelTable& kernels, ReplayMemory& memory, std:
   done();
   kernels.to_half(memory.x, kOdd, reinterpret_cast<std::uint16_t*>(memory.y));
   done();
-  return count;
+  return count + replay_attention(kernels, memory, numbers, hashes + count);
 }
 
 }  // namespace

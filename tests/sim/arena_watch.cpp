@@ -74,7 +74,7 @@ void ArenaWatch::step(const engine::StepPlan& plan) {
   for (const engine::SequenceSlice& slice : plan.slices) {
     const auto first = slice.first_position / block_tokens;
     const auto last =
-        (slice.first_position + static_cast<std::uint32_t>(slice.tokens.size()) - 1) / block_tokens;
+        (slice.first_position + static_cast<std::uint32_t>(slice.num_rows()) - 1) / block_tokens;
     for (std::uint32_t i = 0; i <= last; ++i) {
       const BlockId block = slice.blocks[i];
       const engine::BlockUse use = kv_->pool().use(block);

@@ -165,6 +165,18 @@ void set_weather(Plan& plan, Rng& rng) {
   }
 }
 
+// Every fourth cluster guesses, and its model repeats itself, so that guesses are right. Draws
+// nothing: the rest of a plan is what it was.
+void set_speculation(Plan& plan) {
+  if (plan.seed % 4 != 0) {
+    return;
+  }
+  plan.config.decode.speculation.mode = "ngram";
+  plan.config.decode.speculation.max_tokens = 1 + static_cast<std::uint32_t>(plan.seed / 4 % 9);
+  plan.config.decode.speculation.min_match = 1 + static_cast<std::uint32_t>(plan.seed / 36 % 3);
+  plan.model.habits = 4 + static_cast<std::uint32_t>(plan.seed / 4 % 7);
+}
+
 }  // namespace
 
 bool Plan::is_calm() const {
@@ -237,6 +249,7 @@ Plan make_plan(std::uint64_t seed) {
     plan.config.transfer.pull = rng.chance(0.8);
     plan.waits_first = !rng.chance(0.1);
   }
+  set_speculation(plan);
   return plan;
 }
 

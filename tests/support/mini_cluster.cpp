@@ -35,6 +35,16 @@ MiniNode::MiniNode(ManualExecutor& executor,
       {.num_blocks = num_blocks, .salt = 5, .prefix_cache = config.kv.prefix_cache});
   BATON_CHECK(kv.has_value(), "no memory for a test's arena");
   kv_ = std::move(*kv);
+  if (config.decode.speculation.mode == "draft" && role == "decode") {
+    ScriptedOptions other = model;
+    other.weights_seed += 1;  // agrees where the model follows its habits
+    draft_runner_ = std::make_unique<ScriptedRunner>(other);
+    auto memory = engine::KvMemory::create(draft_runner_->info().layout,
+                                           {.num_blocks = 20, .salt = 6, .prefix_cache = false});
+    BATON_CHECK(memory.has_value(), "no memory for a test's draft model");
+    draft_ = std::make_unique<engine::DraftModel>(*draft_runner_, std::move(*memory), 24);
+    speculative_ = std::make_unique<engine::SpeculativeRunner>(runner_, *draft_);
+  }
   transport_ = make_transport(entry.name, kv_->arena());
   network_ = fabric.network(entry.name);
   artifacts_.add("tokenizer", std::string(1'300'000, 't'));
@@ -48,7 +58,7 @@ MiniNode::MiniNode(ManualExecutor& executor,
       .engine = *engine,
       .network = *network_,
       .transport = *transport_,
-      .runner = runner_,
+      .runner = speculative_ ? static_cast<engine::ModelRunner&>(*speculative_) : runner_,
       .kv = *kv_,
       .artifacts = artifacts_,
       .config = config_,

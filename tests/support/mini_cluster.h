@@ -20,6 +20,7 @@
 #include "common/obs/metrics.h"
 #include "decode_node/decode_node.h"
 #include "engine/kv/kv_memory.h"
+#include "engine/speculation/draft_model.h"
 #include "node/role.h"
 #include "prefill_node/prefill_node.h"
 #include "tests/support/gated_executor.h"
@@ -69,6 +70,9 @@ class MiniNode {
   node::Artifacts artifacts_;
   const ClusterConfig config_;
   ScriptedRunner runner_;
+  std::unique_ptr<ScriptedRunner> draft_runner_;  // where speculation is by a draft model
+  std::unique_ptr<engine::DraftModel> draft_;
+  std::unique_ptr<engine::SpeculativeRunner> speculative_;
   std::unique_ptr<engine::KvMemory> kv_;
   std::unique_ptr<transfer::Transport> transport_;
   std::unique_ptr<Network> network_;

@@ -77,12 +77,14 @@ engine::StepResult ScriptedRunner::run(const engine::StepPlan& plan,
       options_.before_layer(layer);
     }
     for (const engine::SequenceSlice& slice : plan.slices) {
-      for (std::size_t i = 0; i < slice.tokens.size(); ++i) {
+      for (std::size_t i = 0; i < slice.num_rows(); ++i) {
+        const TokenId token =
+            i < slice.tokens.size() ? slice.tokens[i] : slice.drafts[i - slice.tokens.size()];
         const auto position = slice.first_position + static_cast<std::uint32_t>(i);
         std::byte* block = arena.block(layer, slice.blocks[position / bt]);
         const std::uint32_t slot = position % bt;
         for (std::uint32_t dim = 0; dim < kHeadDim; ++dim) {
-          const std::uint16_t value = mark(slice.tokens[i], position, layer, dim);
+          const std::uint16_t value = mark(token, position, layer, dim);
           *element(block, key_index(info_.layout, slot, dim)) = value;
           *element(block, value_index(info_.layout, slot, dim)) = value;
         }
@@ -95,7 +97,15 @@ engine::StepResult ScriptedRunner::run(const engine::StepPlan& plan,
   engine::StepResult result;
   for (const engine::SequenceSlice& slice : plan.slices) {
     num_tokens_ += slice.tokens.size();
-    result.sampled.push_back(slice.sample ? std::optional(sample(slice, arena)) : std::nullopt);
+    num_drafts_ += slice.drafts.size();
+    result.drafted.push_back(static_cast<std::uint32_t>(slice.drafts.size()));
+    result.sampled.push_back(slice.sample ? std::optional(sample(slice, 0, arena)) : std::nullopt);
+    std::vector<engine::SampledToken>& followed = result.followed.emplace_back();
+    TokenId last = slice.sample ? result.sampled.back()->token : 0;
+    for (std::size_t i = 0; i < slice.drafts.size() && slice.drafts[i] == last; ++i) {
+      followed.push_back(sample(slice, i + 1, arena));
+      last = followed.back().token;
+    }
   }
   return result;
 }
@@ -119,14 +129,20 @@ std::uint64_t ScriptedRunner::history_hash(const engine::SequenceSlice& slice,
 }
 
 engine::SampledToken ScriptedRunner::sample(const engine::SequenceSlice& slice,
+                                            std::size_t drafts,
                                             const KvArenaView& arena) const {
-  const auto length = slice.first_position + static_cast<std::uint32_t>(slice.tokens.size());
+  const auto length =
+      slice.first_position + static_cast<std::uint32_t>(slice.tokens.size() + drafts);
   std::uint64_t hash = history_hash(slice, arena, length);
   if (slice.sampling->temperature > 0) {
     hash = mix(mix(hash, slice.sampling->seed), slice.choice);
-    hash = mix(hash, slice.output.size());
+    hash = mix(hash, slice.output.size() + drafts);
   }
   auto token = static_cast<TokenId>(hash % options_.vocab_size);
+  if (options_.habits > 0 && hash >> 61U != 0) {
+    const TokenId before = drafts == 0 ? slice.tokens.back() : slice.drafts[drafts - 1];
+    token = static_cast<TokenId>(mix(static_cast<std::uint64_t>(before), 7) % options_.habits);
+  }
   while (std::ranges::find(slice.barred, token) != slice.barred.end()) {
     token = (token + 1) % static_cast<TokenId>(options_.vocab_size);
   }

@@ -20,7 +20,10 @@ struct ScriptedOptions {
   KvOrder order = KvOrder::KeysByDimValuesByToken;  // neither it nor block_tokens changes a token
   std::uint32_t context_length = 4096;
   std::uint32_t vocab_size = 1000;
-  std::uint64_t weights_seed = 1;                           // another seed is another model
+  std::uint64_t weights_seed = 1;  // another seed is another model
+  // Above 0 the model repeats itself: seven tokens of eight follow from the one before alone, out
+  // of so many.
+  std::uint32_t habits = 0;
   std::function<void()> before_step;                        // on the engine thread
   std::function<void(std::uint32_t)> before_layer;          // the same
   std::function<void(const engine::StepPlan&)> check_plan;  // the same, before the first layer
@@ -38,19 +41,24 @@ class ScriptedRunner final : public engine::ModelRunner {
 
   // What it was asked to do, readable from any thread.
   std::uint64_t num_steps() const { return num_steps_; }
-  std::uint64_t num_tokens() const { return num_tokens_; }
+  std::uint64_t num_tokens() const { return num_tokens_; }  // drafts not counted
+  std::uint64_t num_drafts() const { return num_drafts_; }
   std::uint32_t max_slices() const { return max_slices_; }
 
  private:
   std::uint64_t history_hash(const engine::SequenceSlice& slice,
                              const KvArenaView& arena,
                              std::uint32_t length) const;
-  engine::SampledToken sample(const engine::SequenceSlice& slice, const KvArenaView& arena) const;
+  // The token behind the first `drafts` of a slice's drafts.
+  engine::SampledToken sample(const engine::SequenceSlice& slice,
+                              std::size_t drafts,
+                              const KvArenaView& arena) const;
 
   const ScriptedOptions options_;
   engine::ModelInfo info_;
   std::atomic<std::uint64_t> num_steps_ = 0;
   std::atomic<std::uint64_t> num_tokens_ = 0;
+  std::atomic<std::uint64_t> num_drafts_ = 0;
   std::atomic<std::uint32_t> max_slices_ = 0;
 };
 

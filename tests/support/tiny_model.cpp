@@ -117,10 +117,15 @@ void random_block(Random& random, DType type, float amplitude, std::byte* at) {
 
 class Builder {
  public:
-  explicit Builder(const TinyModelOptions& options) : o_(options), random_(options.seed) {}
+  explicit Builder(const TinyModelOptions& options)
+      : o_(options),
+        random_(options.seed),
+        experts_(is("qwen3moe") && o_.experts == 0 ? 4 : o_.experts) {}
 
   std::vector<std::byte> build() {
-    BATON_CHECK(o_.architecture == "llama" || o_.architecture == "gemma3", "unknown tiny model");
+    constexpr std::array kKnown{"llama", "qwen2", "qwen3", "qwen3moe", "phi3", "gemma2", "gemma3"};
+    BATON_CHECK(std::find(kKnown.begin(), kKnown.end(), o_.architecture) != kKnown.end(),
+                "unknown tiny model");
     hyperparameters();
     is_gemma() ? sentencepiece_vocabulary() : bpe_vocabulary();
     weights();
@@ -128,12 +133,15 @@ class Builder {
   }
 
  private:
-  bool is_gemma() const { return o_.architecture == "gemma3"; }
+  bool is(std::string_view architecture) const { return o_.architecture == architecture; }
+  bool is_gemma() const { return is("gemma2") || is("gemma3"); }
+  bool has_qk_norm() const { return is("gemma3") || is("qwen3") || is("qwen3moe"); }
 
   void hyperparameters() {
     const std::string& arch = o_.architecture;
     out_.add_string("general.architecture", arch);
-    out_.add_string("general.name", "tiny " + arch);
+    // llama.cpp expects the tokens of a real Phi 3 in a file that bears its name.
+    out_.add_string("general.name", "tiny " + (is("phi3") ? "phi" : arch));
     out_.add_uint("general.alignment", 32);
     out_.add_uint(arch + ".context_length", o_.context_length);
     out_.add_uint(arch + ".embedding_length", o_.dim);
@@ -145,10 +153,34 @@ class Builder {
     out_.add_uint(arch + ".attention.value_length", o_.head_dim);
     out_.add_float(arch + ".attention.layer_norm_rms_epsilon", 1e-6F);
     out_.add_float(arch + ".rope.freq_base", is_gemma() ? 1e6F : 1e5F);
-    if (is_gemma()) {
+    if (is_gemma() || o_.all_windowed) {
       out_.add_uint(arch + ".attention.sliding_window", o_.window);
-    } else {
+    }
+    if (!is_gemma()) {
       out_.add_uint(arch + ".rope.dimension_count", o_.head_dim);
+    }
+    if (is("gemma2")) {  // low enough to bend what random weights give
+      out_.add_float(arch + ".attn_logit_softcapping", 2.0F);
+      out_.add_float(arch + ".final_logit_softcapping", 3.0F);
+    }
+    if (experts_ > 0) {
+      out_.add_uint(arch + ".expert_count", experts_);
+      out_.add_uint(arch + ".expert_used_count", o_.experts_used);
+      if (is("qwen3moe")) {
+        out_.add_uint(arch + ".expert_feed_forward_length", o_.ffn);
+      }
+    }
+    if (!o_.rope_scaling.empty()) {
+      out_.add_string(arch + ".rope.scaling.type", o_.rope_scaling);
+    }
+    if (o_.rope_factor != 1.0F) {
+      out_.add_float(arch + ".rope.scaling.factor", o_.rope_factor);
+    }
+    if (o_.original_context != 0) {
+      out_.add_uint(arch + ".rope.scaling.original_context_length", o_.original_context);
+    }
+    if (is("phi3") && o_.rope_factors) {
+      out_.add_float(arch + ".rope.scaling.attn_factor", 1.19F);
     }
   }
 
@@ -230,47 +262,50 @@ class Builder {
     out_.add_bool("tokenizer.ggml.add_space_prefix", false);
   }
 
-  void matrix(const std::string& name,
-              DType type,
-              std::uint64_t rows,
-              std::uint64_t cols,
-              float amplitude) {
+  std::vector<std::byte> random_matrix(DType type,
+                                       std::uint64_t rows,
+                                       std::uint64_t cols,
+                                       float amplitude) {
     const auto& block = kernels::info(type);
     BATON_CHECK(cols % block.block_elements == 0, "width does not suit the dtype");
     std::vector<std::byte> data(rows * kernels::row_bytes(type, cols));
     for (std::size_t at = 0; at < data.size(); at += block.block_bytes) {
       random_block(random_, type, amplitude, data.data() + at);
     }
+    return data;
+  }
+
+  void matrix(const std::string& name,
+              DType type,
+              std::uint64_t rows,
+              std::uint64_t cols,
+              float amplitude) {
+    const std::vector<std::byte> data = random_matrix(type, rows, cols, amplitude);
     out_.add_tensor(name, std::array{cols, rows}, type, data);
   }
 
-  void norm(const std::string& name, std::uint64_t size) {
+  void norm(const std::string& name, std::uint64_t size) { vector(name, size, 1.0F, 0.2F); }
+
+  void vector(const std::string& name, std::uint64_t size, float middle, float spread) {
     std::vector<float> values(size);
     for (float& value : values) {
-      value = 1.0F + 0.2F * random_.symmetric();
+      value = middle + spread * random_.symmetric();
     }
     out_.add_tensor(name, std::array{size}, DType::F32, std::as_bytes(std::span(values)));
   }
 
   void weights() {
-    const auto amplitude = [](std::uint32_t k) { return 2.0F / std::sqrt(static_cast<float>(k)); };
-    const std::uint64_t q = std::uint64_t{o_.heads} * o_.head_dim;
-    const std::uint64_t kv = std::uint64_t{o_.kv_heads} * o_.head_dim;
     matrix("token_embd.weight", o_.embedding_dtype, vocab_, o_.dim, 0.5F);
     for (std::uint32_t layer = 0; layer < o_.layers; ++layer) {
       const std::string blk = fmt::format("blk.{}.", layer);
-      norm(blk + "attn_norm.weight", o_.dim);
-      matrix(blk + "attn_q.weight", o_.dtype, q, o_.dim, amplitude(o_.dim));
-      matrix(blk + "attn_k.weight", o_.dtype, kv, o_.dim, amplitude(o_.dim));
-      matrix(blk + "attn_v.weight", o_.dtype, kv, o_.dim, amplitude(o_.dim));
-      matrix(blk + "attn_output.weight", o_.dtype, o_.dim, q, amplitude(o_.heads * o_.head_dim));
+      attention(blk);
       norm(blk + "ffn_norm.weight", o_.dim);
-      matrix(blk + "ffn_gate.weight", o_.dtype, o_.ffn, o_.dim, amplitude(o_.dim));
-      matrix(blk + "ffn_up.weight", o_.dtype, o_.ffn, o_.dim, amplitude(o_.dim));
-      matrix(blk + "ffn_down.weight", o_.dtype, o_.dim, o_.ffn, amplitude(o_.ffn));
-      if (is_gemma()) {
+      experts_ > 0 ? experts(blk) : feed_forward(blk);
+      if (has_qk_norm()) {
         norm(blk + "attn_q_norm.weight", o_.head_dim);
         norm(blk + "attn_k_norm.weight", o_.head_dim);
+      }
+      if (is_gemma()) {
         norm(blk + "post_attention_norm.weight", o_.dim);
         norm(blk + "post_ffw_norm.weight", o_.dim);
       }
@@ -279,10 +314,70 @@ class Builder {
     if (!o_.tied_output) {
       matrix("output.weight", o_.embedding_dtype, vocab_, o_.dim, 0.5F);
     }
+    if (o_.rope_factors && is("phi3")) {
+      vector("rope_factors_short.weight", o_.head_dim / 2, 1.1F, 0.1F);
+      vector("rope_factors_long.weight", o_.head_dim / 2, 3.0F, 1.5F);
+    } else if (o_.rope_factors) {
+      vector("rope_freqs.weight", o_.head_dim / 2, 4.0F, 3.0F);
+    }
+  }
+
+  static float amplitude(std::uint64_t k) { return 2.0F / std::sqrt(static_cast<float>(k)); }
+
+  void layer_matrix(const std::string& name, std::uint64_t rows, std::uint64_t cols) {
+    matrix(name, o_.dtype, rows, cols, amplitude(cols));
+  }
+
+  void attention(const std::string& blk) {
+    const std::uint64_t q = std::uint64_t{o_.heads} * o_.head_dim;
+    const std::uint64_t kv = std::uint64_t{o_.kv_heads} * o_.head_dim;
+    norm(blk + "attn_norm.weight", o_.dim);
+    if (is("phi3")) {
+      layer_matrix(blk + "attn_qkv.weight", q + 2 * kv, o_.dim);
+    } else {
+      layer_matrix(blk + "attn_q.weight", q, o_.dim);
+      layer_matrix(blk + "attn_k.weight", kv, o_.dim);
+      layer_matrix(blk + "attn_v.weight", kv, o_.dim);
+    }
+    layer_matrix(blk + "attn_output.weight", o_.dim, q);
+    if (is("qwen2") || o_.biases) {
+      vector(blk + "attn_q.bias", q, 0.0F, 0.7F);
+      vector(blk + "attn_k.bias", kv, 0.0F, 0.7F);
+      vector(blk + "attn_v.bias", kv, 0.0F, 0.7F);
+    }
+    if (o_.biases) {
+      vector(blk + "attn_output.bias", o_.dim, 0.0F, 0.7F);
+    }
+  }
+
+  void feed_forward(const std::string& blk) {
+    if (is("phi3")) {
+      layer_matrix(blk + "ffn_up.weight", std::uint64_t{2} * o_.ffn, o_.dim);
+    } else {
+      layer_matrix(blk + "ffn_gate.weight", o_.ffn, o_.dim);
+      layer_matrix(blk + "ffn_up.weight", o_.ffn, o_.dim);
+    }
+    layer_matrix(blk + "ffn_down.weight", o_.dim, o_.ffn);
+  }
+
+  // All experts of a kind lie in one tensor of three dimensions.
+  void experts(const std::string& blk) {
+    matrix(blk + "ffn_gate_inp.weight", DType::F32, experts_, o_.dim, amplitude(o_.dim));
+    for (const char* name : {"ffn_gate_exps.weight", "ffn_up_exps.weight"}) {
+      stacked_matrix(blk + name, o_.ffn, o_.dim);
+    }
+    stacked_matrix(blk + "ffn_down_exps.weight", o_.dim, o_.ffn);
+  }
+
+  void stacked_matrix(const std::string& name, std::uint64_t rows, std::uint64_t cols) {
+    const std::vector<std::byte> data =
+        random_matrix(o_.dtype, experts_ * rows, cols, amplitude(cols));
+    out_.add_tensor(name, std::array{cols, rows, std::uint64_t{experts_}}, o_.dtype, data);
   }
 
   const TinyModelOptions& o_;
   Random random_;
+  const std::uint32_t experts_;
   GgufWriter out_;
   std::uint64_t vocab_ = 0;
 };
@@ -297,6 +392,42 @@ TinyModelOptions tiny_model_for(std::string architecture, DType dtype) {
   options.ffn = 512;
   options.head_dim = 64;
   return options;
+}
+
+std::vector<NamedTinyModel> golden_tiny_models() {
+  std::vector<NamedTinyModel> out;
+  const auto add = [&](std::string name, const std::string& architecture) -> TinyModelOptions& {
+    NamedTinyModel next{std::move(name), {}};
+    next.options.architecture = architecture;
+    next.options.seed = 100 + out.size();
+    out.push_back(std::move(next));
+    return out.back().options;
+  };
+  add("llama", "llama");
+  add("llama_freqs", "llama").rope_factors = true;
+  add("llama_biases", "llama").biases = true;
+  TinyModelOptions& linear = add("llama_linear", "llama");
+  linear.rope_scaling = "linear";
+  linear.rope_factor = 4.0F;
+  TinyModelOptions& yarn = add("llama_yarn", "llama");
+  yarn.rope_scaling = "yarn";
+  yarn.rope_factor = 4.0F;
+  yarn.original_context = 512;
+  add("mixtral", "llama").experts = 8;
+  add("qwen2", "qwen2").tied_output = false;
+  add("qwen3", "qwen3").head_dim = 32;
+  TinyModelOptions& mixture = add("qwen3moe", "qwen3moe");
+  mixture.experts = 16;
+  mixture.experts_used = 4;
+  add("phi3", "phi3");
+  TinyModelOptions& near = add("phi3_short", "phi3");
+  near.rope_factors = true;
+  TinyModelOptions& far = add("phi3_long", "phi3");
+  far.rope_factors = true;
+  far.original_context = 1024;  // of 2048
+  add("gemma2", "gemma2").layers = 4;
+  add("gemma3", "gemma3").layers = 7;
+  return out;
 }
 
 std::vector<std::byte> make_tiny_model(const TinyModelOptions& options) {

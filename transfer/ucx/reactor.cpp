@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "common/base/check.h"
+#include "common/base/cores.h"
 
 namespace baton::transfer {
 namespace {
@@ -108,6 +109,7 @@ bool Reactor::run_commands() {
 }
 
 void Reactor::run() {
+  prefer_short_turns();
   int idle_rounds = 0;
   while (true) {
     if (loops_.fetch_add(1, std::memory_order_relaxed) % kPollRounds == 0) {

@@ -65,6 +65,8 @@ TokenEvent event() {
                                  .kv_transport = "tcp",
                                  .transfer_us = 12,
                                  .pulled_tokens = 64,
+                                 .drafted_tokens = 9,
+                                 .accepted_tokens = 5,
                                  .node = "d0"};
   return value;
 }
@@ -96,6 +98,7 @@ TEST(Convert, EventComesBackEqual) {
   ASSERT_TRUE(back) << back.error().message;
   EXPECT_EQ(to_wire(*back).SerializeAsString(), message.SerializeAsString());
   EXPECT_EQ(back->figures->kv_bytes_moved, 1ULL << 40);
+  EXPECT_EQ(back->figures->accepted_tokens, 5U);
 }
 
 TEST(Convert, ErrorEventKeepsCodeAndText) {
@@ -259,7 +262,7 @@ TEST(Convert, EventBoundsAreChecked) {
 TEST(Convert, LayoutBoundsAreChecked) {
   expect_refused<wire::KvLayout>(to_wire(KvLayout{.layers = 30, .kv_heads = 3, .head_dim = 64}),
                                  {{"layout.dtype", [](auto& m) { m.set_dtype(257); }},
-                                  {"layout", [](auto& m) { m.set_dtype(3); }},
+                                  {"layout", [](auto& m) { m.set_dtype(5); }},
                                   {"layout.order", [](auto& m) { m.set_order(257); }},
                                   {"layout", [](auto& m) { m.set_layers(0); }},
                                   {"layout", [](auto& m) { m.set_head_dim(~0U); }},

@@ -412,6 +412,11 @@ TEST(HelloCheck, LayoutsNeedOnlyBeConvertible) {
   EXPECT_FALSE(offer([](KvLayout& l) { l.block_tokens = 64; }));
   EXPECT_FALSE(offer([](KvLayout& l) { l.order = KvOrder::ByTokenAndHead; }));
   EXPECT_TRUE(offer([](KvLayout& l) { l.dtype = KvDType::F32; }));
+  const auto i8 = offer([](KvLayout& l) { l.dtype = KvDType::I8; });
+  ASSERT_TRUE(i8);
+  EXPECT_EQ(i8->field(), "model.layout_hash");
+  EXPECT_THAT(i8->message(), HasSubstr("f16"));
+  EXPECT_THAT(i8->message(), HasSubstr("i8"));
   EXPECT_TRUE(offer([](KvLayout& l) { l.head_dim = 128; }));
   EXPECT_TRUE(offer([](KvLayout& l) { l.layers = 31; }));
   EXPECT_TRUE(offer([](KvLayout& l) { l.block_tokens = 24; }));  // of no node

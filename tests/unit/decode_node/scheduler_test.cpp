@@ -16,15 +16,19 @@ class SchedulerTest : public ::testing::Test {
   SchedulerTest() {
     kv_ = std::move(*engine::KvMemory::create(runner_.info().layout, {.num_blocks = 64}));
     steps_ = std::make_unique<node::StepEngine>(executor_, executor_, runner_, kv_->arena());
-    scheduler_ =
-        std::make_unique<Scheduler>(executor_,
-                                    *steps_,
-                                    *kv_,
-                                    stream_,
-                                    probe_,
-                                    engine::DecodeLimits{.max_batch = 4, .prefill_tokens = 32},
-                                    "d0",
-                                    [this] { ++ended_; });
+    make_scheduler({});
+  }
+
+  void make_scheduler(engine::DraftLimits drafts,
+                      engine::DecodeLimits limits = {.max_batch = 4, .prefill_tokens = 32}) {
+    scheduler_ = std::make_unique<Scheduler>(
+        executor_,
+        *steps_,
+        *kv_,
+        stream_,
+        probe_,
+        Scheduler::Options{.limits = limits, .drafts = drafts, .node = "d0"},
+        [this] { ++ended_; });
   }
 
   GenerateRequest request(std::uint64_t id, std::size_t prompt, std::uint32_t max_tokens) {
@@ -224,6 +228,209 @@ TEST_F(SchedulerTest, EndAllTellsEveryGateway) {
   ASSERT_EQ(events_.size(), 2U);
   EXPECT_EQ(events_[0].second.finish, FinishReason::Error);
   EXPECT_EQ(scheduler_->num_running(), 0U);
+}
+
+class SpeculationTest : public SchedulerTest {
+ protected:
+  SpeculationTest() {
+    model_.habits = 5;
+    habitual_ = std::make_unique<testing::ScriptedRunner>(model_);
+    steps_ = std::make_unique<node::StepEngine>(executor_, executor_, *habitual_, kv_->arena());
+    make_scheduler({.max_tokens = 6, .min_match = 2});
+  }
+
+  std::uint64_t drafted() const { return habitual_->num_drafts(); }
+  // Of sequences that ended.
+  std::uint32_t accepted() const {
+    std::uint32_t sum = 0;
+    for (const auto& [client, event] : events_) {
+      sum += event.figures ? event.figures->accepted_tokens : 0;
+    }
+    return sum;
+  }
+
+  std::unique_ptr<testing::ScriptedRunner> habitual_;
+};
+
+TEST_F(SpeculationTest, SameTokensInFewerSteps) {
+  auto a = request(1, 20, 120);
+  auto b = request(2, 30, 90);
+  b.sampling.temperature = 1.0F;
+  b.sampling.seed = 9;
+  add(a);
+  add(b);
+  executor_.run_until_idle();
+  EXPECT_EQ(output(1), testing::scripted_output(model_, a));
+  EXPECT_EQ(output(2), testing::scripted_output(model_, b));
+  EXPECT_GT(accepted(), 60U);
+  EXPECT_LT(habitual_->num_steps(), 100U);
+  EXPECT_EQ(kv_->pool().count(engine::BlockUse::InUse), 0U);
+  kv_->check_invariants();
+}
+
+TEST_F(SpeculationTest, EventsOfSeveralTokensAreWhole) {
+  auto asked = request(1, 20, 60);
+  asked.sampling.num_logprobs = 2;
+  add(asked);
+  executor_.run_until_idle();
+  std::uint32_t next = 0;
+  bool several = false;
+  for (const auto& [client, event] : events_) {
+    EXPECT_EQ(event.index, next);
+    next += static_cast<std::uint32_t>(event.tokens.size());
+    several = several || event.tokens.size() > 1;
+    ASSERT_EQ(event.logprobs.size(), event.tokens.size());
+    ASSERT_EQ(event.top_logprobs.size(), event.tokens.size());
+    for (std::size_t i = 0; i < event.tokens.size(); ++i) {
+      EXPECT_EQ(event.logprobs[i].token, event.tokens[i]);
+    }
+  }
+  EXPECT_TRUE(several);
+  EXPECT_EQ(next, 60U);
+}
+
+TEST_F(SpeculationTest, StopTokenAmongTheDraftsEndsTheAnswer) {
+  bool among = false;
+  for (std::uint64_t id = 1; id <= 12; ++id) {
+    auto stopped = request(id, 20, 200);
+    stopped.stop_tokens = {static_cast<TokenId>(testing::scripted_output(model_, stopped)[40])};
+    stopped.min_tokens = 30;
+    const auto expected = testing::scripted_output(model_, stopped);
+    add(stopped);
+    executor_.run_until_idle();
+    EXPECT_EQ(output(id), expected);
+    EXPECT_EQ(events_.back().second.finish, FinishReason::Stop);
+    among = among || events_.back().second.tokens.size() > 1;
+  }
+  EXPECT_TRUE(among);
+  EXPECT_EQ(kv_->pool().count(engine::BlockUse::InUse), 0U);
+}
+
+TEST_F(SpeculationTest, CancelAndHandBackInADraftedStep) {
+  const auto a = request(1, 20, 400);
+  add(a);
+  while (drafted() == 0 || output(1).size() < 30) {
+    ASSERT_TRUE(executor_.run_one());
+  }
+  scheduler_->hand_back({ErrorCode::Draining, "going"});
+  executor_.run_until_idle();
+  auto tokens = testing::scripted_output(model_, a);
+  ASSERT_GE(output(1).size(), 30U);
+  tokens.resize(output(1).size());
+  EXPECT_EQ(output(1), tokens);
+  add(request(2, 20, 400));
+  while (output(2).size() < 30) {
+    ASSERT_TRUE(executor_.run_one());
+  }
+  scheduler_->cancel(node::ClientId{1}, RequestId{2}, Attempt{});
+  executor_.run_until_idle();
+  EXPECT_EQ(scheduler_->num_running(), 0U);
+  EXPECT_EQ(kv_->pool().count(engine::BlockUse::InUse), 0U);
+}
+
+// Preemption comes where it comes without drafts: they take only what nobody needs.
+TEST_F(SpeculationTest, DraftsPreemptNobody) {
+  const auto oldest = request(1, 20, 390);
+  const auto middle = request(2, 20, 390);
+  const auto youngest = request(3, 20, 390);
+  for (const auto* each : {&oldest, &middle, &youngest}) {
+    add(*each, node::ClientId{1}, 8);
+  }
+  executor_.run_until_idle();
+  EXPECT_EQ(output(1), testing::scripted_output(model_, oldest));
+  EXPECT_EQ(output(2), testing::scripted_output(model_, middle));
+  // 64 blocks hold two of them whole and 12 blocks of the third, when it is alone in growing.
+  EXPECT_GT(output(3).size(), 64U);
+  auto tokens = testing::scripted_output(model_, youngest);
+  tokens.resize(output(3).size());
+  EXPECT_EQ(output(3), tokens);
+  EXPECT_GT(drafted(), 100U);
+  kv_->check_invariants();
+}
+
+TEST_F(SpeculationTest, WithoutFreeBlocksDraftsEndWithTheBlock) {
+  const auto a = request(1, 20, 200);
+  add(a, node::ClientId{1}, 4);
+  auto rest = *kv_->acquire(61);  // one is left, and then none: it waits for each
+  for (engine::BlockLease& lease : rest) {
+    lease.mark(engine::BlockUse::Granted);
+  }
+  while (!rest.empty()) {
+    executor_.run_until_idle();
+    rest.pop_back();
+    scheduler_->blocks_freed();
+  }
+  executor_.run_until_idle();
+  EXPECT_EQ(output(1), testing::scripted_output(model_, a));
+  EXPECT_GT(accepted(), 20U);
+}
+
+// An engine thread on which a step takes a millisecond, and one more for each row.
+class SlowEngine final : public Executor {
+ public:
+  explicit SlowEngine(ManualExecutor& executor) : executor_(executor) {}
+  void post(Task task) override { executor_.post(std::move(task)); }
+  TimerHandle call_after(Duration delay, Task task) override {
+    return executor_.call_after(delay, std::move(task));
+  }
+  TimePoint now() const override { return executor_.now() + spent_; }
+  bool is_current() const override { return executor_.is_current(); }
+  void compute(const engine::StepPlan& plan) {
+    spent_ += std::chrono::milliseconds(1);
+    for (const engine::SequenceSlice& slice : plan.slices) {
+      spent_ += std::chrono::milliseconds(slice.num_rows());
+    }
+  }
+
+ private:
+  ManualExecutor& executor_;
+  Duration spent_{};
+};
+
+TEST_F(SchedulerTest, TheTargetBoundsStepsAndAllTakeTurns) {
+  SlowEngine engine(executor_);
+  std::size_t most = 0;
+  testing::ScriptedOptions slow = model_;
+  slow.check_plan = [&](const engine::StepPlan& plan) {
+    engine.compute(plan);
+    most = std::max(most, plan.slices.size());
+  };
+  testing::ScriptedRunner runner(slow);
+  steps_ = std::make_unique<node::StepEngine>(executor_, engine, runner, kv_->arena());
+  make_scheduler({}, {.max_batch = 16, .prefill_tokens = 32, .step_seconds = 5.5e-3});
+  std::vector<GenerateRequest> requests;
+  for (std::uint64_t id = 1; id <= 7; ++id) {
+    requests.push_back(request(id, 10, 60));
+    add(requests.back());
+  }
+  const auto run_to = [&](std::size_t tokens) {
+    while (output(1).size() < tokens) {
+      ASSERT_TRUE(executor_.run_one());
+    }
+  };
+  const auto sizes = [&] {
+    std::vector<std::size_t> out;
+    for (const GenerateRequest& each : requests) {
+      out.push_back(output(each.id.value).size());
+    }
+    return out;
+  };
+  run_to(20);
+  EXPECT_EQ(scheduler_->batch_limit(), 4U);
+  most = 0;
+  const auto before = sizes();
+  run_to(40);
+  EXPECT_EQ(most, 4U);
+  const auto after = sizes();
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    EXPECT_NEAR(static_cast<double>(after[i] - before[i]), 20, 2) << i;
+  }
+  executor_.run_until_idle();
+  for (const GenerateRequest& each : requests) {
+    EXPECT_EQ(output(each.id.value), testing::scripted_output(model_, each));
+  }
+  scheduler_.reset();
+  steps_.reset();
 }
 
 TEST_F(SchedulerTest, LogprobsComeWhenAskedFor) {

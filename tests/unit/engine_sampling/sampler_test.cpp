@@ -213,6 +213,39 @@ TEST(Sampler, WideDistributionsWidenTheSelection) {
   EXPECT_LT(lowest, threshold + 0.05F);
 }
 
+TEST(Sampler, DraftsCountAsTheEndOfTheOutput) {
+  const std::vector<TokenId> output{3, 4, 3, 9, 9, 5};
+  for (const float temperature : {0.0F, 1.0F}) {
+    const SamplingParams params{.temperature = temperature,
+                                .repetition_penalty = 1.3F,
+                                .presence_penalty = 0.5F,
+                                .frequency_penalty = 0.25F,
+                                .seed = 8,
+                                .num_logprobs = 3};
+    for (std::size_t drafted = 0; drafted <= output.size(); ++drafted) {
+      std::vector<float> row = noise(40, 11, 2.0F);
+      const SampledToken whole = sample(row, params, {1, 2}, output);
+      Sampler sampler(row.size());
+      const std::vector<TokenId> prompt{1, 2};
+      SequenceSlice slice;
+      slice.sampling = &params;
+      slice.prompt = prompt;
+      slice.output = std::span(output).first(output.size() - drafted);
+      std::vector<TokenId> drafts(output.end() - static_cast<std::ptrdiff_t>(drafted),
+                                  output.end());
+      drafts.push_back(7);  // not reached yet
+      slice.drafts = drafts;
+      const std::vector<float> before = row;
+      const SampledToken split = sampler.sample(row, slice, drafted);
+      EXPECT_EQ(split.token, whole.token);
+      EXPECT_EQ(split.logprob, whole.logprob);
+      // Nothing of one row stays for the next.
+      row = before;
+      EXPECT_EQ(sampler.sample(row, slice, drafted).token, whole.token);
+    }
+  }
+}
+
 TEST(Sampler, ChoiceAndSeedChangeTheDraw) {
   const std::vector<float> logits(1000, 0.0F);
   const TokenId first = sample(logits, {.seed = 1}).token;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 
 #include "engine/kv/kv_memory.h"
 #include "engine/step/planner.h"
@@ -70,6 +71,78 @@ TEST(Sequence, StopTokensAreBarredBeforeMinTokens) {
   EXPECT_TRUE(sequence.slice(1).barred.empty());
 }
 
+std::vector<SampledToken> said(std::initializer_list<TokenId> tokens) {
+  std::vector<SampledToken> out;
+  for (const TokenId token : tokens) {
+    out.push_back({.token = token});
+  }
+  return out;
+}
+
+TEST(Sequence, TakesRightDraftsAndTheTokenBehindThem) {
+  GenerateRequest request = request_of(4, 10);
+  request.stop_tokens = {42};
+  Sequence sequence(request, *check_size(request, 100, 100), {}, 4);
+  EXPECT_EQ(sequence.max_drafts(), 0U);  // nothing is pending
+  sequence.accept(5);
+  EXPECT_EQ(sequence.max_drafts(), 8U);
+  const std::vector<TokenId> drafts{6, 7, 9};
+  const SequenceSlice slice = sequence.slice(1, drafts);
+  EXPECT_EQ(slice.num_rows(), 4U);
+  EXPECT_EQ(slice.first_position, 4U);
+  EXPECT_TRUE(slice.sample);
+  const auto step = sequence.advance_all(1, said({6, 7, 8}));  // two right ones
+  EXPECT_EQ(step.finish, FinishReason::None);
+  EXPECT_EQ(step.taken, 3U);
+  EXPECT_EQ(sequence.computed(), 7U);
+  EXPECT_EQ(sequence.num_pending(), 1U);
+  EXPECT_EQ(sequence.tokens().back(), 8);
+  EXPECT_EQ(sequence.max_drafts(), 5U);
+  // A stop token ends it; what was computed behind it is nobody's.
+  const auto last = sequence.advance_all(1, said({1, 42, 3, 4}));
+  EXPECT_EQ(last.finish, FinishReason::Stop);
+  EXPECT_EQ(last.taken, 2U);
+  EXPECT_EQ(sequence.num_output(), 6U);
+  EXPECT_EQ(sequence.computed(), 9U);
+}
+
+TEST(Sequence, DraftsNeverReachPastItsEnd) {
+  const GenerateRequest request = request_of(4, 4);
+  Sequence sequence(request, *check_size(request, 100, 100), {}, 4);
+  sequence.accept(5);
+  ASSERT_EQ(sequence.max_drafts(), 2U);
+  const auto step = sequence.advance_all(1, said({6, 7, 8}));
+  EXPECT_EQ(step.finish, FinishReason::Length);
+  EXPECT_EQ(step.taken, 3U);
+  EXPECT_LE(sequence.computed(), sequence.size().max_stored);
+  Sequence close(request, *check_size(request, 100, 100), {}, 4);
+  close.accept(5);
+  close.advance_all(1, said({6, 7}));
+  EXPECT_EQ(close.max_drafts(), 0U);
+}
+
+TEST(Sequence, BarredTokensHoldForAWholeSlice) {
+  GenerateRequest request = request_of(4, 10);
+  request.stop_tokens = {42};
+  request.min_tokens = 4;
+  Sequence sequence(request, *check_size(request, 100, 100), {}, 4);
+  sequence.accept(5);
+  EXPECT_EQ(sequence.max_drafts(), 2U);  // the fourth token is the last that may not stop
+  sequence.advance_all(1, said({6, 7, 8}));
+  EXPECT_TRUE(sequence.slice(1).barred.empty());
+  EXPECT_EQ(sequence.max_drafts(), 5U);
+}
+
+TEST(Sequence, NoDraftsWhileItPrefills) {
+  const GenerateRequest request = request_of(9, 10);
+  Sequence sequence(request, *check_size(request, 100, 100), {}, 0);
+  EXPECT_EQ(sequence.max_drafts(), 0U);
+  EXPECT_EQ(sequence.advance_all(8, {}).taken, 0U);
+  EXPECT_EQ(sequence.max_drafts(), 0U);  // the last prompt token is alone, and still of the prompt
+  EXPECT_EQ(sequence.advance_all(1, said({3})).taken, 1U);
+  EXPECT_EQ(sequence.max_drafts(), 8U);
+}
+
 // Chunks, cached prefixes and replayed output must not change a token.
 TEST(Sequence, SameTokensHoweverItIsCut) {
   testing::ScriptedOptions options;
@@ -96,7 +169,7 @@ TEST(Sequence, SameTokensHoweverItIsCut) {
       while (finish == FinishReason::None) {
         const auto slices = sequence.is_prefilling()
                                 ? plan_prefill(all, {.chunk_tokens = chunk, .step_tokens = 64})
-                                : plan_decode(all, {});
+                                : plan_decode(std::array{DecodeWish{&sequence}}, {}, {});
         ASSERT_EQ(slices.size(), 1U);
         const auto result = runner.run(to_step_plan(slices), kv.arena(), nullptr);
         const auto& sampled = result.sampled[0];

@@ -25,6 +25,10 @@ TokenizerSpec small_spec() {
   spec.unknown = -1;
   spec.add_bos = true;
   spec.add_space_prefix = false;
+  spec.space_prefix_once = true;
+  spec.strip_left = {1};
+  spec.strip_right = {4, 0};
+  spec.more_stops = {2, 3};
   spec.chat_template = "{{ messages }}";
   spec.architecture = "llama";
   return spec;
@@ -47,6 +51,10 @@ TEST(TokenizerSpec, RoundTrip) {
   EXPECT_TRUE(parsed->add_bos);
   EXPECT_FALSE(parsed->add_eos);
   EXPECT_FALSE(parsed->add_space_prefix);
+  EXPECT_TRUE(parsed->space_prefix_once);
+  EXPECT_EQ(parsed->strip_left, spec.strip_left);
+  EXPECT_EQ(parsed->strip_right, spec.strip_right);
+  EXPECT_EQ(parsed->more_stops, spec.more_stops);
   EXPECT_EQ(parsed->chat_template, spec.chat_template);
   EXPECT_EQ(parsed->architecture, spec.architecture);
   EXPECT_EQ(parsed->hash(), spec.hash());
@@ -76,7 +84,7 @@ TEST(TokenizerSpec, EveryTruncationIsRefused) {
 }
 
 TEST(TokenizerSpec, HugeCountsTakeNoMemory) {
-  std::string bytes = "BTS1";
+  std::string bytes = "BTS2";
   bytes += std::string("\4gpt2\0", 6);
   bytes += "\xFF\xFF\xFF\xFF\x0F";
   const auto parsed = TokenizerSpec::parse(bytes);

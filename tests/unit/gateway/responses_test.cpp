@@ -144,7 +144,7 @@ TEST(Responses, FiguresAreMilliseconds) {
       figures_json(figures),
       R"({"prefill_node":"p0","decode_node":"d0","kv_transport":"tcp","kv_bytes_moved":10,)"
       R"("prefix_blocks_held":0,"cached_tokens":0,"pulled_tokens":0,"queue_ms":1.500,"prefill_ms":0.000,)"
-      R"("transfer_ms":0.000,"max_batch":0,"chunks":0,"attempts":0,"failovers":0})");
+      R"("transfer_ms":0.000,"max_batch":0,"chunks":0,"drafted_tokens":0,"accepted_tokens":0,"attempts":0,"failovers":0})");
 }
 
 }  // namespace

@@ -6,9 +6,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <numeric>
 
 #include "kernels/half.h"
+#include "kernels/kv_codes.h"
 #include "tests/unit/kernels/kernel_fixtures.h"
 
 namespace baton::kernels {
@@ -31,12 +33,40 @@ struct Case {
 
 constexpr Case kCases[] = {
     {"llama", 9, 3, 64, 0, 0, 32, KvDType::F16, 555},
+    {"llama i8", 9, 3, 64, 0, 0, 32, KvDType::I8, 555},
+    {"llama f8", 6, 2, 64, 0, 0, 16, KvDType::F8, 300},
     {"gemma local", 4, 1, 256, 300, 0, 32, KvDType::F16, 600},
+    {"gemma i8", 4, 1, 256, 100, 0, 64, KvDType::I8, 300},
     {"small window", 2, 2, 32, 5, 0, 16, KvDType::F32, 290},
+    {"small window f8", 2, 2, 96, 5, 0, 16, KvDType::F8, 290},
     {"softcap", 4, 2, 48, 0, 30.0F, 48, KvDType::F16, 280},
+    {"softcap i8", 4, 2, 80, 0, 30.0F, 48, KvDType::I8, 280},
     {"many heads a group", 14, 1, 16, 0, 0, 64, KvDType::F32, 270},
+    {"a group beyond a job", 200, 1, 16, 0, 0, 32, KvDType::F16, 20},
+    {"128", 2, 1, 128, 0, 0, 32, KvDType::F16, 270},
     {"odd head", 3, 3, 20, 64, 0, 32, KvDType::F16, 270},
+    {"odd head i8", 3, 3, 20, 64, 0, 32, KvDType::I8, 270},
+    {"odd head f8", 3, 1, 20, 0, 0, 32, KvDType::F8, 270},
+    {"wide head", 1, 1, 1024, 0, 0, 16, KvDType::F32, 40},
 };
+
+// Values and weights are rounded to 12 bits where the arena has no codes of its own.
+constexpr double kTolerance = 1.5e-3;
+
+// `x` as an arena of this type gives it back.
+void round_row(KvDType dtype, float* x, std::size_t n) {
+  std::vector<std::int8_t> ints(n);
+  std::vector<std::uint8_t> floats(n);
+  const float scale = dtype == KvDType::I8   ? to_int8(x, n, ints.data())
+                      : dtype == KvDType::F8 ? to_e4m3(x, n, floats.data())
+                                             : 1.0F;
+  for (std::size_t d = 0; d < n; ++d) {
+    x[d] = dtype == KvDType::I8    ? static_cast<float>(ints[d]) * scale
+           : dtype == KvDType::F8  ? e4m3_to_float(floats[d]) * scale
+           : dtype == KvDType::F16 ? half_to_float(float_to_half(x[d]))
+                                   : x[d];
+  }
+}
 
 // A sequence's inputs and an arena full of NaN.
 class Fixture {
@@ -50,6 +80,12 @@ class Fixture {
     q_ = random_floats(std::size_t{c.length} * q_width(), rng, 1.5F);
     k_ = random_floats(std::size_t{c.length} * kv_width(), rng);
     v_ = random_floats(std::size_t{c.length} * kv_width(), rng);
+    stored_k_ = k_;
+    stored_v_ = v_;
+    for (std::size_t at = 0; at < k_.size(); at += c.head_dim) {
+      round_row(c.dtype, stored_k_.data() + at, c.head_dim);
+      round_row(c.dtype, stored_v_.data() + at, c.head_dim);
+    }
     const std::uint32_t blocks = layout_.blocks_for(c.length);
     std::vector<std::uint32_t> ids(blocks + 3);
     std::iota(ids.begin(), ids.end(), 0U);
@@ -58,13 +94,13 @@ class Fixture {
       table_.push_back(BlockId{ids[i]});
     }
     num_blocks_ = blocks + 3;
-    params_ = {1,
-               c.heads,
-               c.kv_heads,
-               c.head_dim,
-               1.0F / std::sqrt(static_cast<float>(c.head_dim)),
-               c.window,
-               c.softcap};
+    params_ = {.layer = 1,
+               .heads = c.heads,
+               .kv_heads = c.kv_heads,
+               .head_dim = c.head_dim,
+               .scale = 1.0F / std::sqrt(static_cast<float>(c.head_dim)),
+               .window = c.window,
+               .softcap = c.softcap};
   }
 
   std::size_t q_width() const { return std::size_t{c_.heads} * c_.head_dim; }
@@ -97,11 +133,8 @@ class Fixture {
     return out;
   }
 
-  // Some rows of the answer in double; keys and values as the arena rounds them.
+  // A row of the answer in double.
   std::vector<double> oracle_row(std::size_t position) const {
-    const auto stored = [&](float x) {
-      return static_cast<double>(c_.dtype == KvDType::F16 ? half_to_float(float_to_half(x)) : x);
-    };
     std::vector<double> out;
     for (std::size_t h = 0; h < c_.heads; ++h) {
       const std::size_t kv = h / (c_.heads / c_.kv_heads) * c_.head_dim;
@@ -113,8 +146,8 @@ class Fixture {
         }
         double score = 0;
         for (std::size_t d = 0; d < c_.head_dim; ++d) {
-          score +=
-              q_[position * q_width() + h * c_.head_dim + d] * stored(k_[p * kv_width() + kv + d]);
+          score += static_cast<double>(q_[position * q_width() + h * c_.head_dim + d]) *
+                   stored_k_[p * kv_width() + kv + d];
         }
         score *= params_.scale;
         if (c_.softcap != 0) {
@@ -126,7 +159,7 @@ class Fixture {
       for (std::size_t d = 0; d < c_.head_dim; ++d) {
         double sum = 0;
         for (std::size_t p = 0; p <= position; ++p) {
-          sum += weights[p] / total * stored(v_[p * kv_width() + kv + d]);
+          sum += weights[p] / total * stored_v_[p * kv_width() + kv + d];
         }
         out.push_back(sum);
       }
@@ -141,6 +174,7 @@ class Fixture {
   std::vector<BlockId> table_;
   AttentionParams params_;
   std::vector<float> q_, k_, v_;
+  std::vector<float> stored_k_, stored_v_;  // as the arena rounds them
 };
 
 TEST(Attention, AgreesWithFloat64) {
@@ -161,7 +195,7 @@ TEST(Attention, AgreesWithFloat64) {
           }
         }
       }
-      EXPECT_LE(worst, 1e-5) << c.name << " " << named.name << " worst at position " << where;
+      EXPECT_LE(worst, kTolerance) << c.name << " " << named.name << " worst at position " << where;
     }
   }
 }
@@ -172,10 +206,12 @@ TEST(Attention, ARowsBitsDependOnNothingElse) {
     const Fixture fixture(c, rng);
     std::vector<float> want;
     for (const NamedBackend& named : testing::cpu_backends()) {
-      // The scalar kernels are slow: one thread walks all steps, two the whole only.
-      const bool whole_only = named.name.starts_with("cpu scalar, 2");
-      for (const std::size_t step : {std::size_t{c.length}, std::size_t{16}, std::size_t{1}}) {
-        if (whole_only && step != c.length) {
+      // The scalar kernels are slow: one thread walks all steps, two the whole only. Emulated ones
+      // are slower: 8 rows a step are few enough to go by chunks.
+      const bool scalar_again = named.name.starts_with("cpu scalar, 2");
+      const bool emulated = named.name.find("emulated") != std::string::npos;
+      for (const std::size_t step : {std::size_t{c.length}, std::size_t{8}, std::size_t{1}}) {
+        if ((scalar_again && step != c.length) || (emulated && step == 1)) {
           continue;
         }
         const std::vector<float> got = fixture.run(*named.backend, step);
@@ -193,7 +229,7 @@ TEST(Attention, ARowsBitsDependOnNothingElse) {
 TEST(Attention, SlicesOfDifferentSequencesDoNotMeet) {
   std::mt19937 rng(23);
   const KvLayout layout{1, 3, 64, 32, KvDType::F16};
-  const AttentionParams params{0, 9, 3, 64, 0.125F, 0, 0};
+  const AttentionParams params{.heads = 9, .kv_heads = 3, .head_dim = 64, .scale = 0.125F};
   const std::size_t q_width = 9 * 64;
   const std::size_t kv_width = 3 * 64;
   // Past lengths and new rows of four sequences, each with twelve blocks.
@@ -227,6 +263,111 @@ TEST(Attention, SlicesOfDifferentSequencesDoNotMeet) {
       named.backend->attention(arena, params, {&slice, 1}, q.data(), q_width, alone.data());
     }
     testing::expect_same_bits(together, alone, named.name);
+  }
+}
+
+// A token whose key or value holds what is no number spoils the rows that see it, and no other.
+TEST(Attention, HostileValuesStayWithTheRowsThatSeeThem) {
+  std::mt19937 rng(24);
+  const float kBad[] = {std::numeric_limits<float>::quiet_NaN(),
+                        std::numeric_limits<float>::infinity(),
+                        -std::numeric_limits<float>::infinity()};
+  constexpr std::uint32_t kLength = 40;
+  constexpr std::uint32_t kAt = 21;
+  constexpr std::uint32_t kWindow = 8;
+  constexpr std::size_t kDim = 32;
+  for (const KvDType dtype : {KvDType::F32, KvDType::F16, KvDType::I8, KvDType::F8}) {
+    const KvLayout layout{1, 1, kDim, 16, dtype};
+    const AttentionParams params{
+        .heads = 1, .kv_heads = 1, .head_dim = kDim, .scale = 0.2F, .window = kWindow};
+    const std::vector<BlockId> table{BlockId{2}, BlockId{0}, BlockId{1}};
+    const std::vector<float> q = random_floats(kLength * kDim, rng);
+    const std::vector<float> k = random_floats(kLength * kDim, rng);
+    const std::vector<float> v = random_floats(kLength * kDim, rng);
+    const AttentionSlice slice{0, kLength, 0, table};
+    for (const NamedBackend& named : testing::all_backends()) {
+      const auto attend = [&](std::vector<float> q, std::vector<float> k, std::vector<float> v) {
+        std::vector<std::byte> memory(3 * layout.block_bytes(), std::byte{0xFF});
+        const KvArenaView arena{memory.data(), layout, 3};
+        std::vector<float> out(q.size());
+        named.backend->write_kv(arena, params, {&slice, 1}, k.data(), v.data(), kDim);
+        named.backend->attention(arena, params, {&slice, 1}, q.data(), kDim, out.data());
+        return out;
+      };
+      const std::vector<float> clean = attend(q, k, v);
+      for (const float bad : kBad) {
+        for (int which = 0; which < 3; ++which) {
+          std::vector<float> inputs[] = {q, k, v};
+          inputs[which][kAt * kDim + 5] = bad;
+          const std::vector<float> out = attend(inputs[0], inputs[1], inputs[2]);
+          for (std::uint32_t row = 0; row < kLength; ++row) {
+            const bool sees = which == 0 ? row == kAt : row >= kAt && row < kAt + kWindow;
+            const auto at = static_cast<std::ptrdiff_t>(row * kDim);
+            const bool same =
+                std::equal(out.begin() + at, out.begin() + at + kDim, clean.begin() + at);
+            const bool spoilt = std::any_of(out.begin() + at, out.begin() + at + kDim, [](float x) {
+              return !std::isfinite(x);
+            });
+            // With float elements one infinite key may just win or lose.
+            if (sees && !(which == 1 && std::isinf(bad) && !spoilt)) {
+              EXPECT_TRUE(spoilt) << named.name << " " << to_string(dtype) << " row " << row
+                                  << " input " << which << " " << bad;
+            } else if (!sees) {
+              EXPECT_TRUE(same) << named.name << " " << to_string(dtype) << " row " << row;
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+// Zeros, numbers too small to scale and the largest there are: finite answers.
+TEST(Attention, ExtremesAreNumbers) {
+  constexpr std::size_t kDim = 16;
+  constexpr std::uint32_t kLength = 20;
+  for (const KvDType dtype : {KvDType::F32, KvDType::F16, KvDType::I8, KvDType::F8}) {
+    for (const float x : {0.0F, 1e-45F, 1e-38F, 1e-30F, 6e4F}) {
+      const KvLayout layout{1, 1, kDim, 16, dtype};
+      const AttentionParams params{.heads = 1, .kv_heads = 1, .head_dim = kDim, .scale = 1.0F};
+      const std::vector<BlockId> table{BlockId{0}, BlockId{1}};
+      const AttentionSlice slice{0, kLength, 0, table};
+      const std::vector<float> in(kLength * kDim, x);
+      for (const NamedBackend& named : testing::all_backends()) {
+        std::vector<std::byte> memory(2 * layout.block_bytes(), std::byte{0xFF});
+        const KvArenaView arena{memory.data(), layout, 2};
+        std::vector<float> out(in.size());
+        named.backend->write_kv(arena, params, {&slice, 1}, in.data(), in.data(), kDim);
+        named.backend->attention(arena, params, {&slice, 1}, in.data(), kDim, out.data());
+        for (const float y : out) {
+          ASSERT_NEAR(y, x, std::max(1e-3F * x, 1e-7F)) << named.name << " " << to_string(dtype);
+        }
+      }
+    }
+  }
+}
+
+// All backends must write the same bytes: blocks travel between nodes.
+TEST(Attention, AllBackendsWriteTheSameBlocks) {
+  std::mt19937 rng(25);
+  constexpr std::size_t kLength = 50;
+  for (const KvDType dtype : {KvDType::F32, KvDType::F16, KvDType::I8, KvDType::F8}) {
+    const KvLayout layout{1, 2, 40, 32, dtype};
+    const AttentionParams params{.heads = 2, .kv_heads = 2, .head_dim = 40, .scale = 1.0F};
+    const std::vector<BlockId> table{BlockId{1}, BlockId{0}};
+    const AttentionSlice slice{0, kLength, 0, table};
+    const std::vector<float> k = random_floats(kLength * 80, rng);
+    const std::vector<float> v = random_floats(kLength * 80, rng);
+    std::vector<std::byte> want;
+    for (const NamedBackend& named : testing::all_backends()) {
+      std::vector<std::byte> memory(2 * layout.block_bytes(), std::byte{0xFF});
+      named.backend->write_kv(
+          {memory.data(), layout, 2}, params, {&slice, 1}, k.data(), v.data(), 80);
+      if (want.empty()) {
+        want = memory;
+      }
+      EXPECT_TRUE(memory == want) << named.name << " " << to_string(dtype);
+    }
   }
 }
 

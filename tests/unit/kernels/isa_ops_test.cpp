@@ -187,6 +187,49 @@ Bits code_results(const Inputs& in) {
   return out;
 }
 
+void put_short(Bits& out, const std::int16_t (&codes)[16]) {
+  for (const std::int16_t code : codes) {
+    out.push_back(static_cast<std::uint16_t>(code));
+  }
+}
+template <class Isa>
+void put_ints(Bits& out, typename Isa::I x) {
+  std::int32_t lanes[16];
+  Isa::istore(lanes, x);
+  out.insert(out.end(), lanes, lanes + 16);
+}
+
+// What attention does with 16-bit codes.
+template <class Isa>
+Bits pair_results(const Inputs& in) {
+  Bits out;
+  std::int32_t pairs[16];
+  std::memcpy(pairs, in.bytes, sizeof(pairs));
+  const auto x = Isa::iload(pairs);
+  std::int32_t pair;
+  std::memcpy(&pair, in.more, sizeof(pair));
+  put_ints<Isa>(out, Isa::dot2(Isa::iset1(99), x, pair == INT32_MIN ? 0 : pair));
+  put_ints<Isa>(out, Isa::byte_pairs(in.bytes, in.more));
+  put_ints<Isa>(out, Isa::magnitudes(Isa::iset1(0x40000000), Isa::load(in.a)));
+  out.push_back(Isa::largest_lane(Isa::magnitudes(Isa::iset1(0), Isa::load(in.a))));
+  out.push_back(Isa::largest_lane(Isa::magnitudes(Isa::hzero(), in.words)));
+  put_lanes<Isa>(out, Isa::to_float(Isa::magnitudes(Isa::hzero(), in.words)));
+  put_lanes<Isa>(out, Isa::as_float(Isa::magnitudes(Isa::iset1(0), Isa::load(in.b))));
+  put_lanes<Isa>(out, Isa::load_e4m3(in.bytes));
+  float codes[32];
+  for (int i = 0; i < 32; ++i) {
+    codes[i] = (static_cast<float>(in.words[i]) - 32767.0F) * 0.5F;  // with ties at .5
+  }
+  put_ints<Isa>(out, Isa::pack_pairs(Isa::load(codes), Isa::load(codes + 16)));
+  std::int16_t shorts[16];
+  Isa::store_short(shorts, Isa::load(codes));
+  put_short(out, shorts);
+  codes[3] = std::numeric_limits<float>::quiet_NaN();
+  codes[20] = std::numeric_limits<float>::quiet_NaN();
+  put_ints<Isa>(out, Isa::pack_pairs(Isa::load(codes), Isa::load(codes + 16)));
+  return out;
+}
+
 // Loads and stores of n lanes at the end of a buffer behind which nothing may be touched.
 template <class Isa>
 Bits partial_results(const Inputs& in) {
@@ -213,6 +256,7 @@ void expect_as_scalar(const char* name) {
     const Inputs in = make_inputs(rng);
     ASSERT_EQ(float_results<Isa>(in), float_results<Scalar>(in)) << name << " round " << i;
     ASSERT_EQ(code_results<Isa>(in), code_results<Scalar>(in)) << name << " round " << i;
+    ASSERT_EQ(pair_results<Isa>(in), pair_results<Scalar>(in)) << name << " round " << i;
     ASSERT_EQ(partial_results<Isa>(in), partial_results<Scalar>(in)) << name << " round " << i;
   }
 }

@@ -36,6 +36,14 @@ std::size_t offset_of(
   return ((values ? half : 0) + at) * l.element_bytes();
 }
 
+// The same of the scale of a head's token.
+std::size_t scale_offset_of(const KvLayout& l, bool values, std::size_t head, std::size_t token) {
+  const std::size_t all = std::size_t{l.kv_heads} * l.block_tokens;
+  const std::size_t at = l.order == KvOrder::ByTokenAndHead ? token * l.kv_heads + head
+                                                            : head * l.block_tokens + token;
+  return 2 * all * l.head_dim * l.element_bytes() + ((values ? all : 0) + at) * l.scale_bytes();
+}
+
 // One side's memory: an arena, and the blocks that hold a stretch of a context.
 struct Side {
   KvLayout layout;
@@ -56,6 +64,11 @@ struct Side {
     const std::uint32_t at = token - first_token;
     return arena().block(layer, blocks[at / layout.block_tokens]) +
            offset_of(layout, values, head - heads.first, dim, at % layout.block_tokens);
+  }
+  std::byte* scale(std::uint32_t layer, bool values, std::uint32_t head, std::uint32_t token) {
+    const std::uint32_t at = token - first_token;
+    return arena().block(layer, blocks[at / layout.block_tokens]) +
+           scale_offset_of(layout, values, head - heads.first, at % layout.block_tokens);
   }
 };
 
@@ -104,8 +117,11 @@ void check(Side& source, Side& target, Range heads, Range tokens, Random& random
       run(copy, source.arena().block(layer, copy.source), target.arena().block(layer, copy.target));
     }
   }
-  // As many bytes as elements: with all of them right, none is written twice.
-  EXPECT_EQ(bytes, std::uint64_t{2} * heads.count * source.layout.head_dim * tokens.count * size);
+  // As many bytes as elements and scales: with all of them right, none is written twice.
+  const std::size_t scale_size = source.layout.scale_bytes();
+  EXPECT_EQ(
+      bytes,
+      std::uint64_t{2} * heads.count * tokens.count * (source.layout.head_dim * size + scale_size));
   std::byte* const base = target.memory.data();
   for (std::uint32_t layer = 0; layer < source.layout.layers; ++layer) {
     for (const bool values : {false, true}) {
@@ -116,6 +132,11 @@ void check(Side& source, Side& target, Range heads, Range tokens, Random& random
                         source.element(layer, values, head, dim, token),
                         size);
           }
+        }
+        for (std::uint32_t token = tokens.first; scale_size > 0 && token < tokens.end(); ++token) {
+          std::memcpy(expected.data() + (target.scale(layer, values, head, token) - base),
+                      source.scale(layer, values, head, token),
+                      scale_size);
         }
       }
     }
@@ -133,7 +154,7 @@ TEST(LayoutPlan, EveryElementLandsWhereTheTargetsLayoutSays) {
                          .kv_heads = model_heads,
                          .head_dim = pick(random, 1, 20),
                          .block_tokens = 16,
-                         .dtype = pick(random, 0, 1) == 0 ? KvDType::F16 : KvDType::F32};
+                         .dtype = static_cast<KvDType>(pick(random, 1, 4))};
     Side source{.layout = random_layout(random, model), .heads = {0, model_heads}};
     Side target{.layout = random_layout(random, model), .heads = {0, model_heads}};
     for (Side* side : {&source, &target}) {
@@ -163,6 +184,18 @@ TEST(LayoutPlan, EqualLayoutsCopyRunsOfWholeBlocks) {
   EXPECT_TRUE(copies[0].is_plain());
   EXPECT_EQ(copies[0].length, 2 * layout.block_bytes());
   EXPECT_EQ(copies[1].length, layout.block_bytes());
+}
+
+TEST(LayoutPlan, BlocksWithScalesAreStillOneRun) {
+  const KvLayout layout{
+      .layers = 1, .kv_heads = 3, .head_dim = 8, .block_tokens = 16, .dtype = KvDType::I8};
+  EXPECT_EQ(layout.block_bytes(), 2U * 3 * 16 * (8 + 4));
+  const std::vector<BlockId> from{BlockId{4}, BlockId{5}};
+  const std::vector<BlockId> to{BlockId{1}, BlockId{2}};
+  std::vector<BlockCopy> copies;
+  plan_layout({layout, {0, 3}, 0, from}, {layout, {0, 3}, 0, to}, {0, 3}, {0, 32}, copies);
+  ASSERT_EQ(copies.size(), 1U);
+  EXPECT_EQ(copies[0].length, 2 * layout.block_bytes());
 }
 
 TEST(LayoutPlan, AnotherBlockSizeTakesTwoCopiesForAPairOfBlocks) {

@@ -1,0 +1,62 @@
+// Many streamed completions at once, driven by one thread that does next to nothing: it keeps the
+// bytes and the time at which the kernel got them, and understands them afterwards. So a busy
+// machine's late scheduling of the client does not count as a late token.
+//
+// Thread: one. Failure: Unavailable when nobody answers; an answer that is not a stream of tokens
+// gives an Error with what it says.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/base/error.h"
+#include "common/base/host_port.h"
+
+namespace baton::bench {
+
+// Nanoseconds of the system's clock.
+using Nanoseconds = std::int64_t;
+Nanoseconds now_ns();
+
+// An event of a stream that brought text or tokens.
+struct StreamEvent {
+  Nanoseconds at = 0;
+  std::string text;
+  std::vector<std::int64_t> token_ids;  // where the server tells them
+};
+
+struct StreamAnswer {
+  Nanoseconds sent = 0;
+  std::vector<StreamEvent> events;
+  bool is_whole = false;  // the server ended it
+};
+
+class StreamClient {
+ public:
+  explicit StreamClient(HostPort server);
+  ~StreamClient();
+  StreamClient(const StreamClient&) = delete;
+  StreamClient& operator=(const StreamClient&) = delete;
+
+  // Posts `body` to /v1/completions; gives the stream's number.
+  Result<std::size_t> start(const std::string& body);
+  // Receives until `until`, or until every open stream has ended.
+  Status run_until(Nanoseconds until);
+  // Receives until stream `number` has brought `events` events or ended. Timeout after `limit`.
+  Status wait_for(std::size_t number, std::size_t events, Nanoseconds limit);
+  // Leaves the stream: the server sees its client go.
+  void leave(std::size_t number);
+  Result<StreamAnswer> answer(std::size_t number) const;
+
+ private:
+  struct Stream;
+
+  Status receive(Nanoseconds until);
+
+  HostPort server_;
+  std::vector<std::unique_ptr<Stream>> streams_;
+};
+
+}  // namespace baton::bench

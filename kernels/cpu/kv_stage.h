@@ -1,0 +1,308 @@
+// Keys and values of one chunk as attention multiplies them: 16-bit codes in pairs, one scale for
+// each token. Whatever the arena's element type, a token's codes depend on that token alone:
+//   f32, f16  the largest magnitude becomes 4095
+//   i8        the stored codes
+//   f8        the stored numbers in steps of 1/8 (the largest, 448, becomes 3584)
+// Codes and the magnitudes they are multiplied with are bounded so that no sum leaves 32 bits
+// (`code_sum_limit`). A token that holds what is no number has codes 0 and a scale that is none.
+//
+// Only instruction-set translation units include this. Thread: pure. Failure: none.
+#pragma once
+
+#include "kernels/cpu/kernel_table.h"
+#include "kernels/half.h"
+
+namespace baton::kernels::cpu {
+namespace {
+
+constexpr std::size_t kChunkPairs = kAttentionChunk / 2;
+
+// A chunk's codes and scales, in a thread's scratch.
+struct Staged {
+  std::int32_t* keys;    // [16 positions][pair of dimensions][16]: (dim, dim + 1) of a position
+  std::int32_t* values;  // [16 dimensions][pair of positions][16]: (t, t + 1) of a dimension
+  float* key_scales;     // [kAttentionChunk]
+  float* value_scales;
+};
+
+constexpr float largest_code(KvCode code) {
+  switch (code) {
+    case KvCode::F32:
+    case KvCode::F16:
+      return 4095.0F;
+    case KvCode::I8:
+      return 127.0F;
+    case KvCode::F8:
+      return 3584.0F;
+  }
+  return 0.0F;
+}
+
+// What the magnitudes of up to 1024 codes may add up to before they are rounded, so that their
+// product with codes of `largest_code` stays below 2^31. 2 % is kept for rounding.
+constexpr float code_sum_limit(KvCode code) {
+  return 2147483648.0F * 0.98F / largest_code(code) - 512.0F;
+}
+
+// 2^-100 keeps factors finite where everything is zero.
+constexpr float kLeastMagnitude = 0x1p-100F;
+
+// Magnitudes to factors (codes = x * factor) and scales. A NaN stays one: x86's max gives its
+// second operand then.
+template <class Isa, KvCode kCode>
+[[gnu::always_inline]] inline typename Isa::F factor_of(typename Isa::F magnitude,
+                                                        typename Isa::F& scale) {
+  const typename Isa::F most = Isa::set1(largest_code(kCode));
+  const typename Isa::F bounded = Isa::max(Isa::set1(kLeastMagnitude), magnitude);
+  scale = Isa::div(bounded, most);
+  return Isa::div(most, bounded);
+}
+
+template <class Isa, KvCode kCode>
+struct KvElement;
+
+template <class Isa>
+struct KvElement<Isa, KvCode::F32> {
+  using T = float;
+  using Top = typename Isa::I;
+  [[gnu::always_inline]] static Top no_top() { return Isa::iset1(0); }
+  [[gnu::always_inline]] static Top raise(Top top, const T* p) {
+    return Isa::magnitudes(top, Isa::load(p));
+  }
+  [[gnu::always_inline]] static typename Isa::F lanes(Top top) { return Isa::as_float(top); }
+  [[gnu::always_inline]] static float largest(Top top) {
+    return __builtin_bit_cast(float, Isa::largest_lane(top));
+  }
+  [[gnu::always_inline]] static typename Isa::F load(const T* p) { return Isa::load(p); }
+};
+
+template <class Isa>
+struct KvElement<Isa, KvCode::F16> {
+  using T = std::uint16_t;
+  using Top = typename Isa::H;
+  [[gnu::always_inline]] static Top no_top() { return Isa::hzero(); }
+  [[gnu::always_inline]] static Top raise(Top top, const T* p) { return Isa::magnitudes(top, p); }
+  [[gnu::always_inline]] static typename Isa::F lanes(Top top) { return Isa::to_float(top); }
+  [[gnu::always_inline]] static float largest(Top top) {
+    return half_to_float(Isa::largest_lane(top));
+  }
+  [[gnu::always_inline]] static typename Isa::F load(const T* p) { return Isa::load(p); }
+};
+
+template <class Isa>
+struct KvElement<Isa, KvCode::I8> {
+  using T = std::uint8_t;
+};
+
+template <class Isa>
+struct KvElement<Isa, KvCode::F8> {
+  using T = std::uint8_t;
+  [[gnu::always_inline]] static typename Isa::F load(const T* p) { return Isa::load_e4m3(p); }
+};
+constexpr float kE4m3Step = 2048.0F;  // load_e4m3 divides by 256; codes are eighths
+
+constexpr bool has_scales(KvCode code) {
+  return code == KvCode::I8 || code == KvCode::F8;
+}
+
+// Where 16 neighbouring positions of one kv head lie (a block holds a multiple of 16).
+template <class T>
+struct Granule {
+  const T* keys;              // [head_dim] steps of block_tokens
+  const T* values;            // [16][head_dim]
+  const float* key_scales;    // [16], where the type has them
+  const float* value_scales;  // [16]
+};
+
+template <class T, bool kScales>
+[[gnu::always_inline]] inline Granule<T> granule(const AttentionJob& job, std::size_t position) {
+  const std::size_t tokens = job.block_tokens;
+  const std::size_t block = job.blocks[position / tokens];
+  const std::byte* base = job.layer + block * job.block_bytes;
+  const std::size_t all = std::size_t{job.kv_heads} * job.head_dim * tokens;
+  const std::size_t head = std::size_t{job.kv_head} * job.head_dim * tokens;
+  const std::size_t in_block = position % tokens;
+  const auto* elements = reinterpret_cast<const T*>(base);
+  Granule<T> out{};
+  out.keys = elements + head + in_block;
+  out.values = elements + all + head + in_block * job.head_dim;
+  if constexpr (kScales) {
+    const auto* scales = reinterpret_cast<const float*>(base + 2 * all * sizeof(T));
+    out.key_scales = scales + std::size_t{job.kv_head} * tokens + in_block;
+    out.value_scales = out.key_scales + std::size_t{job.kv_heads} * tokens;
+  }
+  return out;
+}
+
+// What follows in the last, partly filled vector of a row is zero.
+template <class T>
+[[gnu::always_inline]] inline const T* padded(const T* p, std::size_t n, T (&copy)[kLanes]) {
+  for (std::size_t i = 0; i < kLanes; ++i) {
+    copy[i] = i < n ? p[i] : T{};
+  }
+  return copy;
+}
+
+// 16 positions' keys. out: [pair][16]
+template <class Isa, KvCode kCode>
+void stage_keys(const Granule<typename KvElement<Isa, kCode>::T>& from,
+                std::size_t tokens,
+                std::size_t head_dim,
+                std::int32_t* out,
+                float* scales) {
+  using Element = KvElement<Isa, kCode>;
+  using T = typename Element::T;
+  using F = typename Isa::F;
+  [[maybe_unused]] F factor = Isa::set1(kE4m3Step);
+  if constexpr (has_scales(kCode)) {
+    F scale = Isa::load(from.key_scales);
+    if constexpr (kCode == KvCode::F8) {
+      scale = Isa::mul(scale, Isa::set1(0.125F));
+    }
+    Isa::store(scales, scale);
+  } else {
+    typename Element::Top top = Element::no_top();
+    const T* keys = from.keys;
+    for (std::size_t d = 0; d < head_dim; ++d, keys += tokens) {
+      top = Element::raise(top, keys);
+    }
+    F scale;
+    factor = factor_of<Isa, kCode>(Element::lanes(top), scale);
+    Isa::store(scales, scale);
+  }
+  const T* keys = from.keys;
+  const T zeros[kLanes] = {};
+  for (std::size_t d = 0; d < head_dim; d += 2, keys += 2 * tokens, out += kLanes) {
+    const T* odd = d + 1 < head_dim ? keys + tokens : zeros;
+    if constexpr (kCode == KvCode::I8) {
+      Isa::istore(out, Isa::byte_pairs(keys, odd));
+    } else {
+      Isa::istore(out,
+                  Isa::pack_pairs(Isa::mul(Element::load(keys), factor),
+                                  Isa::mul(Element::load(odd), factor)));
+    }
+  }
+}
+
+// 16 positions' values, the first of them at the chunk's pair `pair`.
+template <class Isa, KvCode kCode>
+void stage_values(const Granule<typename KvElement<Isa, kCode>::T>& from,
+                  std::size_t head_dim,
+                  std::size_t pair,
+                  std::int32_t* out,
+                  float* scales) {
+  using Element = KvElement<Isa, kCode>;
+  using T = typename Element::T;
+  using F = typename Isa::F;
+  T copies[2][kLanes];
+  float factors[kLanes];
+  if constexpr (has_scales(kCode)) {
+    F scale = Isa::load(from.value_scales);
+    if constexpr (kCode == KvCode::F8) {
+      scale = Isa::mul(scale, Isa::set1(0.125F));
+    }
+    Isa::store(scales, scale);
+  } else {
+    float tops[kLanes];
+    const T* values = from.values;
+    for (std::size_t t = 0; t < kLanes; ++t, values += head_dim) {
+      typename Element::Top top = Element::no_top();
+      std::size_t d = 0;
+      for (; d + kLanes <= head_dim; d += kLanes) {
+        top = Element::raise(top, values + d);
+      }
+      if (d < head_dim) {
+        top = Element::raise(top, padded(values + d, head_dim - d, copies[0]));
+      }
+      tops[t] = Element::largest(top);
+    }
+    F scale;
+    Isa::store(factors, factor_of<Isa, kCode>(Isa::load(tops), scale));
+    Isa::store(scales, scale);
+  }
+  const T* even = from.values;
+  for (std::size_t t = 0; t < kLanes; t += 2, even += 2 * head_dim) {
+    const T* odd = even + head_dim;
+    [[maybe_unused]] F even_factor = Isa::set1(kE4m3Step);
+    [[maybe_unused]] F odd_factor = even_factor;
+    if constexpr (!has_scales(kCode)) {
+      even_factor = Isa::set1(factors[t]);
+      odd_factor = Isa::set1(factors[t + 1]);
+    }
+    std::int32_t* to = out + (pair + t / 2) * kLanes;
+    for (std::size_t d = 0; d < head_dim; d += kLanes, to += kChunkPairs * kLanes) {
+      const T* a = even + d;
+      const T* b = odd + d;
+      if (head_dim - d < kLanes) {
+        a = padded(a, head_dim - d, copies[0]);
+        b = padded(b, head_dim - d, copies[1]);
+      }
+      if constexpr (kCode == KvCode::I8) {
+        Isa::istore(to, Isa::byte_pairs(a, b));
+      } else {
+        Isa::istore(to,
+                    Isa::pack_pairs(Isa::mul(Element::load(a), even_factor),
+                                    Isa::mul(Element::load(b), odd_factor)));
+      }
+    }
+  }
+}
+
+// Positions [first, end) of a chunk, both multiples of 16. Fetches the next block's bytes while it
+// works on a block: they lie elsewhere, and too short for the hardware to foresee.
+template <class Isa, KvCode kCode>
+void stage_of(const AttentionJob& job,
+              std::size_t chunk,
+              std::size_t first,
+              std::size_t end,
+              const Staged& out) {
+  using T = typename KvElement<Isa, kCode>::T;
+  constexpr bool kScales = has_scales(kCode);
+  const std::size_t pairs = dim_pairs(job.head_dim);
+  const std::size_t base = chunk * kAttentionChunk;
+  const std::size_t granule_bytes = std::size_t{job.head_dim} * kLanes * sizeof(T);
+  for (std::size_t at = first; at < end; at += kLanes) {
+    const Granule<T> from = granule<T, kScales>(job, base + at);
+    const std::size_t ahead = base + at + job.block_tokens;
+    if (ahead < job.end_position) {
+      // A block's keys interleave its positions; its granules fetch an equal share of them each.
+      const std::size_t in_block = ahead % job.block_tokens;
+      const Granule<T> next = granule<T, kScales>(job, ahead);
+      const auto* keys = reinterpret_cast<const std::byte*>(next.keys - in_block) +
+                         in_block / kLanes * granule_bytes;
+      const auto* values = reinterpret_cast<const std::byte*>(next.values);
+      for (std::size_t byte = 0; byte < granule_bytes; byte += 64) {
+        Isa::prefetch(keys + byte);
+        Isa::prefetch(values + byte);
+      }
+      if constexpr (kScales) {
+        Isa::prefetch(next.key_scales);
+        Isa::prefetch(next.value_scales);
+      }
+    }
+    stage_keys<Isa, kCode>(
+        from, job.block_tokens, job.head_dim, out.keys + at * pairs, out.key_scales + at);
+    stage_values<Isa, kCode>(from, job.head_dim, at / 2, out.values, out.value_scales + at);
+  }
+}
+
+template <class Isa>
+void stage(const AttentionJob& job,
+           std::size_t chunk,
+           std::size_t first,
+           std::size_t end,
+           const Staged& out) {
+  switch (job.code) {
+    case KvCode::F32:
+      return stage_of<Isa, KvCode::F32>(job, chunk, first, end, out);
+    case KvCode::F16:
+      return stage_of<Isa, KvCode::F16>(job, chunk, first, end, out);
+    case KvCode::I8:
+      return stage_of<Isa, KvCode::I8>(job, chunk, first, end, out);
+    case KvCode::F8:
+      return stage_of<Isa, KvCode::F8>(job, chunk, first, end, out);
+  }
+}
+
+}  // namespace
+}  // namespace baton::kernels::cpu
