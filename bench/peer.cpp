@@ -133,25 +133,32 @@ Result<Peer> Peer::find(const std::string& where) {
   return Peer(newest->string());
 }
 
+Result<RunOutput> Peer::llama_bench(const std::string& model,
+                                    const std::string& prompts,
+                                    unsigned generated,
+                                    const Setting& setting) const {
+  return run_measured({folder_ + "/llama-bench",
+                       "-m",
+                       model,
+                       "-p",
+                       prompts,
+                       "-n",
+                       std::to_string(generated),
+                       "-t",
+                       std::to_string(setting.threads),
+                       "-fa",
+                       setting.flash_attention ? "on" : "off",
+                       "-r",
+                       "1",
+                       "-o",
+                       "jsonl"});
+}
+
 Result<PeerFigures> Peer::prefill(const std::string& model,
                                   const std::vector<unsigned>& tokens,
                                   const Setting& setting) const {
   BATON_ASSIGN(const RunOutput output,
-               run_measured({folder_ + "/llama-bench",
-                             "-m",
-                             model,
-                             "-p",
-                             fmt::format("{}", fmt::join(tokens, ",")),
-                             "-n",
-                             "0",
-                             "-t",
-                             std::to_string(setting.threads),
-                             "-fa",
-                             setting.flash_attention ? "on" : "off",
-                             "-r",
-                             "1",
-                             "-o",
-                             "jsonl"}));
+               llama_bench(model, fmt::format("{}", fmt::join(tokens, ",")), 0, setting));
   BATON_ASSIGN(auto found, figures(output.text, "n_prompt", "avg_ts", tokens));
   return PeerFigures{std::move(found), output.peak_rss_bytes};
 }
@@ -159,22 +166,7 @@ Result<PeerFigures> Peer::prefill(const std::string& model,
 Result<PeerFigures> Peer::generate(const std::string& model,
                                    unsigned tokens,
                                    const Setting& setting) const {
-  BATON_ASSIGN(const RunOutput output,
-               run_measured({folder_ + "/llama-bench",
-                             "-m",
-                             model,
-                             "-p",
-                             "0",
-                             "-n",
-                             std::to_string(tokens),
-                             "-t",
-                             std::to_string(setting.threads),
-                             "-fa",
-                             setting.flash_attention ? "on" : "off",
-                             "-r",
-                             "1",
-                             "-o",
-                             "jsonl"}));
+  BATON_ASSIGN(const RunOutput output, llama_bench(model, "0", tokens, setting));
   BATON_ASSIGN(auto found, figures(output.text, "n_gen", "avg_ts", {tokens}));
   return PeerFigures{std::move(found), output.peak_rss_bytes};
 }

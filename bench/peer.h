@@ -57,6 +57,11 @@ class Peer {
 
  private:
   explicit Peer(std::string folder) : folder_(std::move(folder)) {}
+  // One turn over prompts of these lengths ("512,2048"; "0": none) and so many generated tokens.
+  Result<RunOutput> llama_bench(const std::string& model,
+                                const std::string& prompts,
+                                unsigned generated,
+                                const Setting& setting) const;
 
   std::string folder_;
 };
