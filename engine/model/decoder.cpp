@@ -171,20 +171,20 @@ void Decoder::feed_forward_block(std::uint32_t layer, const Step& step) {
     add_to_stream(h_.data(), step.m, w.post_ffn_norm);
     return;
   }
-  std::vector<MatmulOut> outs;
+  outs_.clear();
   pieces_.clear();
   for (std::size_t i = 0, at = 0; i < w.ffn.size(); ++i) {
-    outs.push_back({w.ffn[i].gate.get(), gate_.data() + at});
-    outs.push_back({w.ffn[i].up.get(), up_.data() + at});
+    outs_.push_back({w.ffn[i].gate.get(), gate_.data() + at});
+    outs_.push_back({w.ffn[i].up.get(), up_.data() + at});
     pieces_.push_back({w.ffn[i].down.get(), gate_.data() + at});
     at += step.m * w.ffn[i].gate->rows();
   }
-  if (!outs.empty()) {
-    backend_.matmul(h_.data(), step.m, outs);
+  if (!outs_.empty()) {
+    backend_.matmul(h_.data(), step.m, outs_);
   }
   for (std::size_t i = 0; i < w.ffn.size(); ++i) {
     apply_gate(
-        backend_, spec_.gate, outs[2 * i].y, outs[2 * i + 1].y, step.m, w.ffn[i].gate->rows());
+        backend_, spec_.gate, outs_[2 * i].y, outs_[2 * i + 1].y, step.m, w.ffn[i].gate->rows());
   }
   project(pieces_, share_.feed_forward, step.m, w.post_ffn_norm);
 }

@@ -90,10 +90,11 @@ class Decoder {
   ExpertMixer experts_;
   FloatBuffer normed_;  // [max_head_rows][dim]
   // With several ranks: every rank's part of what all need.
-  FloatBuffer partials_;       // [pieces][m][dim]
-  FloatBuffer embedded_;       // [max_rows][dim], by rank
-  FloatBuffer vocab_logits_;   // [ranks][max_head_rows][own vocab]
-  std::vector<Piece> pieces_;  // of the projection at hand
+  FloatBuffer partials_;                  // [pieces][m][dim]
+  FloatBuffer embedded_;                  // [max_rows][dim], by rank
+  FloatBuffer vocab_logits_;              // [ranks][max_head_rows][own vocab]
+  std::vector<Piece> pieces_;             // of the projection at hand
+  std::vector<kernels::MatmulOut> outs_;  // of the feed-forward at hand
 };
 
 }  // namespace baton::engine

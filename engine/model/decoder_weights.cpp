@@ -7,8 +7,6 @@
 #include <cstring>
 #include <utility>
 
-#include "common/base/check.h"
-
 namespace baton::engine {
 namespace {
 
@@ -21,11 +19,9 @@ class Loader {
       : file_(file), spec_(spec), share_(share), backend_(backend) {}
 
   Result<DecoderWeights> load() {
-    BATON_ASSIGN(const auto table, required("token_embd.weight"));
-    BATON_CHECK(share_.vocab.back() == table.rows, "shares of another vocabulary");
     const IndexRange own = share_.own_vocab();
     const auto rows = [&](const std::string& name) {
-      return matrix(name, table.rows, spec_.dim, own.first, own.count);
+      return matrix(name, share_.vocab.back(), spec_.dim, own.first, own.count);
     };
     DecoderWeights out;
     BATON_ASSIGN(out.embedding, rows("token_embd.weight"));
