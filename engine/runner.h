@@ -36,6 +36,16 @@ struct ModelInfo {
   std::uint64_t head_products = 0;
 };
 
+// Which tokens a grammar allows next. Made ready while the step computes.
+class TokenMask {
+ public:
+  virtual ~TokenMask() = default;
+  // The tokens allowed behind the sequence's output and the first `drafts` of the slice's drafts:
+  // bit t % 32 of word t / 32; waits until it is ready. Empty: all of them. On the engine thread;
+  // the words stay until the next call.
+  virtual std::span<const std::uint32_t> allowed(std::size_t drafts) = 0;
+};
+
 // New tokens of one sequence in one step.
 struct SequenceSlice {
   std::span<const TokenId> tokens;   // never empty
@@ -49,7 +59,8 @@ struct SequenceSlice {
   std::span<const TokenId>
       output;  // tokens generated before; its size is the random key's position
   std::span<const TokenId>
-      barred;  // tokens that may not be sampled (stop tokens before min_tokens)
+      barred;                 // tokens that may not be sampled (stop tokens before min_tokens)
+  TokenMask* mask = nullptr;  // of a grammar; null: none
   // Guesses of what follows `tokens`, computed in the same step: while a sampled token equals its
   // draft, the token behind it is sampled too, as if the draft were the last of `output`. Empty
   // without `sample`. Keys and values behind the first wrong draft are of no use.

@@ -35,6 +35,14 @@ Status validate(const SamplingParams& s) {
     return fail(ErrorCode::InvalidArgument,
                 fmt::format("logprobs must be between 0 and 20, got {}", s.num_logprobs));
   }
+  if (s.logit_bias.size() > kMaxLogitBias) {
+    return fail(
+        ErrorCode::InvalidArgument,
+        fmt::format("logit_bias may name {} tokens, got {}", kMaxLogitBias, s.logit_bias.size()));
+  }
+  for (const LogitBias& entry : s.logit_bias) {
+    BATON_TRY(in_range("logit_bias", entry.bias, -100, 100));
+  }
   return {};
 }
 

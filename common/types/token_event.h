@@ -48,6 +48,10 @@ struct TokenEvent {
   std::vector<TokenId> tokens;         // index, index + 1, …; empty only in a pure end or error
   std::vector<TokenLogprob> logprobs;  // one for each token when asked for
   std::vector<std::vector<TokenLogprob>> top_logprobs;
+  // Of the prompt's tokens from the second on, with the event of the first output token, when asked
+  // for.
+  std::vector<TokenLogprob> prompt_logprobs;
+  std::vector<std::vector<TokenLogprob>> prompt_top_logprobs;
   FinishReason finish = FinishReason::None;
   std::optional<Error> error;  // with finish == Error
   std::optional<RequestFigures> figures;

@@ -55,6 +55,31 @@ Result<TokenLogprob> logprob_from(const char* field, const wire::Logprob& messag
   return TokenLogprob{message.token(), message.logprob()};
 }
 
+Result<std::vector<TokenLogprob>> logprobs_from(
+    const char* where, const google::protobuf::RepeatedPtrField<wire::Logprob>& entries) {
+  std::vector<TokenLogprob> out;
+  out.reserve(static_cast<std::size_t>(entries.size()));
+  for (const auto& entry : entries) {
+    BATON_ASSIGN(const auto value, logprob_from(where, entry));
+    out.push_back(value);
+  }
+  return out;
+}
+
+Result<std::vector<std::vector<TokenLogprob>>> top_lists_from(
+    const char* where, const google::protobuf::RepeatedPtrField<wire::TopLogprobs>& lists) {
+  std::vector<std::vector<TokenLogprob>> out;
+  out.reserve(static_cast<std::size_t>(lists.size()));
+  for (const auto& list : lists) {
+    if (list.entries_size() > WireLimits::kTopLogprobs) {
+      return bad(where, fmt::format("{} entries", list.entries_size()));
+    }
+    BATON_ASSIGN(auto entries, logprobs_from(where, list.entries()));
+    out.push_back(std::move(entries));
+  }
+  return out;
+}
+
 // A time that has passed goes out as 1 ms: the receiver ends it at once.
 std::uint64_t to_millis(std::chrono::milliseconds value, std::uint64_t most) {
   return std::min(static_cast<std::uint64_t>(std::max<std::int64_t>(value.count(), 1)), most);
@@ -146,6 +171,11 @@ wire::Sampling to_wire(const SamplingParams& sampling) {
   message.set_frequency_penalty(sampling.frequency_penalty);
   message.set_seed(sampling.seed);
   message.set_num_logprobs(sampling.num_logprobs);
+  for (const LogitBias& entry : sampling.logit_bias) {
+    auto* const out = message.add_logit_bias();
+    out->set_token(entry.token);
+    out->set_bias(entry.bias);
+  }
   return message;
 }
 
@@ -160,6 +190,15 @@ Result<SamplingParams> from_wire(const wire::Sampling& message) {
   sampling.frequency_penalty = message.frequency_penalty();
   sampling.seed = message.seed();
   sampling.num_logprobs = message.num_logprobs();
+  if (std::cmp_greater(message.logit_bias_size(), kMaxLogitBias)) {
+    return bad("sampling.logit_bias", fmt::format("{} entries", message.logit_bias_size()));
+  }
+  for (const auto& entry : message.logit_bias()) {
+    if (entry.token() < 0) {
+      return bad("sampling.logit_bias", fmt::format("token {}", entry.token()));
+    }
+    sampling.logit_bias.push_back({.token = entry.token(), .bias = entry.bias()});
+  }
   if (const auto valid = validate(sampling); !valid) {
     return bad("sampling", valid.error().message);
   }
@@ -179,6 +218,11 @@ wire::GenerateRequest to_wire(const GenerateRequest& request) {
   message.set_min_tokens(request.min_tokens);
   message.mutable_stop_tokens()->Add(request.stop_tokens.begin(), request.stop_tokens.end());
   message.set_deadline_ms(to_millis(request.deadline, WireLimits::kDeadlineMs));
+  if (request.grammar.kind != Grammar::Kind::None) {
+    message.mutable_grammar()->set_kind(static_cast<std::uint32_t>(request.grammar.kind));
+    message.mutable_grammar()->set_text(request.grammar.text);
+  }
+  message.set_prompt_logprobs(request.prompt_logprobs + 1);
   return message;
 }
 
@@ -220,6 +264,20 @@ Result<GenerateRequest> from_wire(const wire::GenerateRequest& message) {
                tokens_from("request.stop_tokens", message.stop_tokens(), WireLimits::kStopTokens));
   BATON_ASSIGN(request.deadline,
                millis_from("request.deadline_ms", message.deadline_ms(), WireLimits::kDeadlineMs));
+  if (message.has_grammar()) {
+    if (message.grammar().kind() > static_cast<std::uint32_t>(Grammar::Kind::Ebnf)) {
+      return bad("request.grammar", fmt::format("kind {} is unknown", message.grammar().kind()));
+    }
+    if (message.grammar().text().size() > WireLimits::kGrammar) {
+      return bad("request.grammar", fmt::format("{} bytes", message.grammar().text().size()));
+    }
+    request.grammar = {.kind = static_cast<Grammar::Kind>(message.grammar().kind()),
+                       .text = message.grammar().text()};
+  }
+  if (message.prompt_logprobs() < 0 || message.prompt_logprobs() > 21) {
+    return bad("request.prompt_logprobs", fmt::format("{}", message.prompt_logprobs()));
+  }
+  request.prompt_logprobs = message.prompt_logprobs() - 1;
   return request;
 }
 
@@ -345,15 +403,22 @@ wire::TokenEvent to_wire(const TokenEvent& event) {
     to->set_token(from.token);
     to->set_logprob(from.logprob);
   };
+  const auto put_lists = [&put](const auto& lists, auto& to) {
+    for (const auto& list : lists) {
+      auto* const out = to.Add();
+      for (const auto& logprob : list) {
+        put(logprob, out->add_entries());
+      }
+    }
+  };
   for (const auto& logprob : event.logprobs) {
     put(logprob, message.add_logprobs());
   }
-  for (const auto& list : event.top_logprobs) {
-    auto* const out = message.add_top_logprobs();
-    for (const auto& logprob : list) {
-      put(logprob, out->add_entries());
-    }
+  put_lists(event.top_logprobs, *message.mutable_top_logprobs());
+  for (const auto& logprob : event.prompt_logprobs) {
+    put(logprob, message.add_prompt_logprobs());
   }
+  put_lists(event.prompt_top_logprobs, *message.mutable_prompt_top_logprobs());
   message.set_finish(static_cast<std::uint32_t>(event.finish));
   if (event.error) {
     message.set_error_code(std::string(to_string(event.error->code)));
@@ -382,23 +447,19 @@ Result<TokenEvent> from_wire(const wire::TokenEvent& message) {
   if (message.logprobs_size() != 0 && message.logprobs_size() != message.tokens_size()) {
     return bad("event.logprobs", "not one for each token");
   }
-  for (const auto& logprob : message.logprobs()) {
-    BATON_ASSIGN(const auto value, logprob_from("event.logprobs", logprob));
-    event.logprobs.push_back(value);
-  }
+  BATON_ASSIGN(event.logprobs, logprobs_from("event.logprobs", message.logprobs()));
   if (message.top_logprobs_size() != 0 && message.top_logprobs_size() != message.tokens_size()) {
     return bad("event.top_logprobs", "not one list for each token");
   }
-  for (const auto& list : message.top_logprobs()) {
-    if (list.entries_size() > WireLimits::kTopLogprobs) {
-      return bad("event.top_logprobs", fmt::format("{} entries", list.entries_size()));
-    }
-    auto& out = event.top_logprobs.emplace_back();
-    for (const auto& logprob : list.entries()) {
-      BATON_ASSIGN(const auto value, logprob_from("event.top_logprobs", logprob));
-      out.push_back(value);
-    }
+  BATON_ASSIGN(event.top_logprobs, top_lists_from("event.top_logprobs", message.top_logprobs()));
+  BATON_ASSIGN(event.prompt_logprobs,
+               logprobs_from("event.prompt_logprobs", message.prompt_logprobs()));
+  if (message.prompt_top_logprobs_size() != 0 &&
+      message.prompt_top_logprobs_size() != message.prompt_logprobs_size()) {
+    return bad("event.prompt_top_logprobs", "not one list for each token");
   }
+  BATON_ASSIGN(event.prompt_top_logprobs,
+               top_lists_from("event.prompt_top_logprobs", message.prompt_top_logprobs()));
   if (message.finish() > static_cast<std::uint32_t>(FinishReason::Error)) {
     return bad("event.finish", fmt::format("{} is unknown", message.finish()));
   }

@@ -25,6 +25,7 @@ struct WireLimits {
   static constexpr int kRuns = 1 << 16;
   static constexpr int kEventTokens = 4096;
   static constexpr int kTopLogprobs = 20;
+  static constexpr std::size_t kGrammar = 1 << 20;
   static constexpr std::size_t kName = 256;        // model, node, address, lane
   static constexpr std::size_t kErrorText = 2048;  // longer ones are cut, not refused
   static constexpr std::uint64_t kDeadlineMs = 24ULL * 3600 * 1000;

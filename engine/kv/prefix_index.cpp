@@ -2,11 +2,10 @@
 // entry's descendants are unpinned, and evicting leaves first reaches every unpinned entry.
 #include "engine/kv/prefix_index.h"
 
-#include <xxhash.h>
-
 #include <algorithm>
 
 #include "common/base/check.h"
+#include "common/types/prefix_hash.h"
 
 namespace baton::engine {
 
@@ -57,7 +56,7 @@ std::uint64_t PrefixIndex::chain(std::uint64_t parent_hash, std::span<const Toke
   (void)tokens;
   return salt_;  // every lookup must survive a collision
 #else
-  return XXH3_64bits_withSeed(tokens.data(), tokens.size_bytes(), parent_hash);
+  return next_prefix_hash(parent_hash, tokens);
 #endif
 }
 

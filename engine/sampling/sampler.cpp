@@ -39,6 +39,25 @@ float maximum(std::span<const float> row) {
   return result;
 }
 
+// Bars what is not among `allowed`, a bit a token; no words bar nothing.
+void apply_mask(std::span<float> logits, std::span<const std::uint32_t> allowed) {
+  if (allowed.empty()) {
+    return;
+  }
+  BATON_CHECK(allowed.size() * 32 >= logits.size(), "a mask covers the vocabulary");
+  for (std::size_t word = 0; word * 32 < logits.size(); ++word) {
+    if (allowed[word] == ~std::uint32_t{0}) {
+      continue;
+    }
+    const std::size_t end = std::min(logits.size(), word * 32 + 32);
+    for (std::size_t i = word * 32; i < end; ++i) {
+      if ((allowed[word] >> (i % 32) & 1U) == 0) {
+        logits[i] = kMinusInfinity;
+      }
+    }
+  }
+}
+
 }  // namespace
 
 TokenId argmax(std::span<const float> logits) {
@@ -61,11 +80,19 @@ SampledToken Sampler::sample(std::span<float> logits,
     fill_logprobs(logits, static_cast<std::size_t>(params.num_logprobs), out);
     raw.assign(logits.begin(), logits.end());
   }
+  for (const LogitBias& entry : params.logit_bias) {
+    if (entry.token >= 0 && static_cast<std::size_t>(entry.token) < logits.size()) {
+      logits[static_cast<std::size_t>(entry.token)] += entry.bias;
+    }
+  }
   apply_penalties(logits, slice, drafts);
   for (const TokenId token : slice.barred) {
     if (token >= 0 && static_cast<std::size_t>(token) < logits.size()) {
       logits[static_cast<std::size_t>(token)] = kMinusInfinity;
     }
+  }
+  if (slice.mask != nullptr) {
+    apply_mask(logits, slice.mask->allowed(drafts));
   }
   if (params.temperature <= 0.0F) {
     out.token = argmax(logits);

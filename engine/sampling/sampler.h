@@ -1,6 +1,7 @@
-// Chooses the next token from a row of logits: penalties over the history, temperature, top_k,
-// top_p, min_p, then a draw keyed by (seed, choice, position). Temperature 0 is argmax, the lowest
-// id winning a tie. The result depends on the row and the request alone.
+// Chooses the next token from a row of logits: bias, penalties over the history, the grammar's
+// mask, temperature, top_k, top_p, min_p, then a draw keyed by (seed, choice, position).
+// Temperature 0 is argmax, the lowest id winning a tie. The result depends on the row and the
+// request alone.
 //
 // Cuts apply in this order: top_k keeps the k best; top_p the fewest of those whose share of their
 // mass reaches p; min_p drops what is less likely than min_p times the best. The best always stays.

@@ -28,6 +28,9 @@ GenerateRequest request() {
   value.sampling.top_k = 40;
   value.sampling.seed = 0x0123456789abcdefULL;
   value.sampling.num_logprobs = 5;
+  value.sampling.logit_bias = {{.token = 3, .bias = -100.0F}, {.token = 9, .bias = 1.5F}};
+  value.grammar = {.kind = Grammar::Kind::Regex, .text = "[a-z]+"};
+  value.prompt_logprobs = 0;
   value.choice = 1;
   value.max_tokens = 64;
   value.min_tokens = 2;
@@ -59,6 +62,8 @@ TokenEvent event() {
   value.tokens = {10, 11};
   value.logprobs = {{10, -0.5F}, {11, -1.5F}};
   value.top_logprobs = {{{10, -0.5F}, {3, -2.0F}}, {}};
+  value.prompt_logprobs = {{1, -3.0F}, {2, -4.0F}};
+  value.prompt_top_logprobs = {{{5, -0.1F}}, {{6, -0.2F}}};
   value.finish = FinishReason::Length;
   value.figures = RequestFigures{.cached_tokens = 32,
                                  .kv_bytes_moved = 1ULL << 40,
@@ -79,6 +84,9 @@ TEST(Convert, RequestComesBackEqual) {
   EXPECT_EQ(back->prompt, request().prompt);
   EXPECT_EQ(back->output, request().output);
   EXPECT_EQ(back->sampling.seed, request().sampling.seed);
+  EXPECT_EQ(back->sampling.logit_bias, request().sampling.logit_bias);
+  EXPECT_EQ(back->grammar, request().grammar);
+  EXPECT_EQ(back->prompt_logprobs, 0);
   EXPECT_EQ(back->deadline, request().deadline);
 }
 
@@ -200,6 +208,12 @@ TEST(Convert, RequestBoundsAreChecked) {
        {"temperature", [](auto& m) { m.mutable_sampling()->set_temperature(kNan); }},
        {"top_p", [](auto& m) { m.mutable_sampling()->set_top_p(1.5F); }},
        {"logprobs", [](auto& m) { m.mutable_sampling()->set_num_logprobs(21); }},
+       {"logit_bias", [](auto& m) { m.mutable_sampling()->mutable_logit_bias(0)->set_bias(101); }},
+       {"logit_bias", [](auto& m) { m.mutable_sampling()->mutable_logit_bias(0)->set_token(-1); }},
+       {"request.grammar", [](auto& m) { m.mutable_grammar()->set_kind(5); }},
+       {"request.grammar",
+        [](auto& m) { m.mutable_grammar()->set_text(std::string(WireLimits::kGrammar + 1, 'a')); }},
+       {"request.prompt_logprobs", [](auto& m) { m.set_prompt_logprobs(22); }},
        {"request.choice", [](auto& m) { m.set_choice(WireLimits::kChoices); }},
        {"request.max_tokens", [](auto& m) { m.set_max_tokens(0); }},
        {"request.max_tokens", [](auto& m) { m.set_max_tokens(WireLimits::kTokens + 1); }},
@@ -248,6 +262,7 @@ TEST(Convert, EventBoundsAreChecked) {
             m.mutable_top_logprobs(0)->add_entries();
           }
         }},
+       {"event.prompt_top_logprobs", [](auto& m) { m.add_prompt_top_logprobs(); }},
        {"event.finish", [](auto& m) { m.set_finish(5); }},
        {"event.finish", [](auto& m) { m.set_finish(256); }},
        {"event.choice", [](auto& m) { m.set_choice(~0U); }},

@@ -55,6 +55,42 @@ std::map<TokenId, int> histogram(const std::vector<float>& logits,
   return counts;
 }
 
+TEST(Sampler, BiasComesBeforeTheChoiceAndOutsideTokensAreIgnored) {
+  SamplingParams params;
+  params.temperature = 0;
+  params.logit_bias = {{.token = 2, .bias = 5.0F}, {.token = 99, .bias = 100.0F}};
+  EXPECT_EQ(sample({1.0F, 3.0F, 0.0F}, params).token, 2);
+  params.logit_bias = {{.token = 1, .bias = -100.0F}};
+  EXPECT_EQ(sample({1.0F, 3.0F, 0.0F}, params).token, 0);
+}
+
+TEST(Sampler, AMaskBarsWhatItDoesNotName) {
+  class OneToken final : public TokenMask {
+   public:
+    std::span<const std::uint32_t> allowed(std::size_t drafts) override {
+      words_ = {0, 0};
+      words_[1] = 1U << (drafts + 1);  // token 33 behind no draft, 34 behind one
+      return words_;
+    }
+
+   private:
+    std::vector<std::uint32_t> words_;
+  } mask;
+  SamplingParams params;
+  params.seed = 7;
+  Sampler sampler(40);
+  for (std::size_t drafts = 0; drafts < 2; ++drafts) {
+    std::vector<float> row(40, 1.0F);
+    row[0] = 50.0F;
+    SequenceSlice slice;
+    slice.sampling = &params;
+    slice.mask = &mask;
+    const std::vector<TokenId> guess = {33};
+    slice.drafts = guess;
+    EXPECT_EQ(sampler.sample(row, slice, drafts).token, static_cast<TokenId>(33 + drafts));
+  }
+}
+
 TEST(KeyedUniform, DependsOnEveryPartOfTheKeyAndIsUniform) {
   EXPECT_EQ(keyed_uniform(1, 2, 3), keyed_uniform(1, 2, 3));
   EXPECT_NE(keyed_uniform(1, 2, 3), keyed_uniform(2, 2, 3));
