@@ -40,7 +40,13 @@ HttpServerOptions http_options(const ClusterConfig& config, const GatewayTuning&
   options.max_header_bytes = std::size_t{config.gateway.max_header_kb} << 10;
   options.max_unsent_bytes = std::size_t{config.gateway.client_buffer_kb} << 10;
   options.send_buffer_bytes = tuning.send_buffer_bytes;
-  options.header_timeout = tuning.header_timeout;
+  options.max_connections = config.gateway.max_connections;
+  options.header_timeout = config.gateway.header_timeout;
+  options.body_timeout = config.gateway.body_timeout;
+  options.idle_timeout = config.gateway.idle_timeout;
+  options.cors_origins = config.gateway.cors_origins;
+  options.handshake_timeout = config.gateway.tls.handshake_timeout;
+  options.max_handshakes = config.gateway.tls.max_handshakes;
   options.tick = tuning.tick;
   return options;
 }
@@ -120,6 +126,7 @@ struct Gateway::Parts {
   ArtifactFetcher fetcher;
   ModelPublisher publisher;
   ApiHandler api;
+  std::shared_ptr<TlsCertificates> certificates;  // null: plain HTTP
   std::unique_ptr<HttpServer> http;
   bool stopped = false;
 };
@@ -143,13 +150,21 @@ Result<std::unique_ptr<Gateway>> Gateway::start(const ClusterConfig& config,
     return fail(listening.error().code,
                 fmt::format("gateway.control_listen: {}", listening.error().message));
   }
-  BATON_ASSIGN(parts.http,
-               HttpServer::start(http_options(config, tuning),
-                                 [&parts](std::shared_ptr<HttpExchange> exchange) {
-                                   parts.api.handle(std::move(exchange));
-                                 }));
-  log.info(
-      "serving http://{}/v1, nodes dial {}", gateway->http_address(), gateway->control_address());
+  const TlsSection& tls = config.gateway.tls;
+  if (!tls.certificate.empty()) {
+    BATON_ASSIGN(parts.certificates, TlsCertificates::load(tls.certificate, tls.key));
+  }
+  HttpServerOptions options = http_options(config, tuning);
+  options.certificates = parts.certificates;
+  BATON_ASSIGN(
+      parts.http,
+      HttpServer::start(std::move(options), [&parts](std::shared_ptr<HttpExchange> exchange) {
+        parts.api.handle(std::move(exchange));
+      }));
+  log.info("serving {}://{}/v1, nodes dial {}",
+           parts.certificates ? "https" : "http",
+           gateway->http_address(),
+           gateway->control_address());
   return gateway;
 }
 
@@ -167,6 +182,17 @@ void Gateway::drain(std::chrono::milliseconds limit) {
   parts_->api.drain();
   if (parts_->http) {
     parts_->http->drain(limit);
+  }
+}
+
+void Gateway::reload() {
+  if (!parts_->certificates) {
+    return;
+  }
+  if (const Status read = parts_->certificates->reload(); !read) {
+    parts_->log.error("the certificate stays as it was: {}", read.error().message);
+  } else {
+    parts_->log.info("read the certificate again");
   }
 }
 

@@ -326,6 +326,52 @@ TEST_F(HttpServerTest, LargeReplyArrivesWhole) {
   EXPECT_EQ(client.read_reply().body.size(), body.size() + 11);
 }
 
+TEST_F(HttpServerTest, PagesOfOtherOriginsMayNotRead) {
+  HttpServerOptions options;
+  options.cors_origins = {"https://a.example", "https://b.example"};
+  options.max_body_bytes = 10;
+  start(options);
+  const auto allowed = http_call(address(), "GET", "/echo", "", "Origin: https://b.example\r\n");
+  EXPECT_EQ(allowed.header("access-control-allow-origin"), "https://b.example");
+  EXPECT_EQ(allowed.header("vary"), "origin");
+  const auto other = http_call(address(), "GET", "/echo", "", "Origin: https://c.example\r\n");
+  EXPECT_EQ(other.status, 200);
+  EXPECT_EQ(other.header("access-control-allow-origin"), "");
+  const auto large =
+      http_call(address(), "POST", "/echo", std::string(100, 'x'), "Origin: https://a.example\r\n");
+  EXPECT_EQ(large.status, 413);
+  EXPECT_EQ(large.header("access-control-allow-origin"), "https://a.example");
+}
+
+TEST_F(HttpServerTest, ErrorsOfTheListenerCanBeReadByEveryPage) {
+  start();
+  RawHttpClient client(address());
+  client.send("BROKEN\r\n\r\n");
+  const auto reply = client.read_reply();
+  EXPECT_EQ(reply.status, 400);
+  EXPECT_EQ(reply.header("access-control-allow-origin"), "*");
+}
+
+TEST_F(HttpServerTest, ConnectionsAboveTheLimitAreClosed) {
+  HttpServerOptions options;
+  options.max_connections = 2;
+  start(options);
+  RawHttpClient first(address());
+  RawHttpClient second(address());
+  first.send(http_request("GET", "/echo"));
+  EXPECT_EQ(first.read_reply().status, 200);
+  second.send(http_request("GET", "/echo"));
+  EXPECT_EQ(second.read_reply().status, 200);
+  RawHttpClient third(address());
+  EXPECT_TRUE(third.wait_closed());
+  EXPECT_EQ(server->stats().turned_away.load(), 1U);
+  first.close();
+  while (server->stats().open.load() > 1) {
+    std::this_thread::yield();
+  }
+  EXPECT_EQ(http_call(address(), "GET", "/echo").status, 200);
+}
+
 TEST_F(HttpServerTest, BusyPortIsAnError) {
   start();
   HttpServerOptions options;
