@@ -81,6 +81,10 @@ ApiResult<Tier> Caller::tier(std::optional<Tier> asked) const {
   return *asked;
 }
 
+HttpHeaders Caller::limit_headers() const {
+  return key_ == nullptr ? HttpHeaders() : key_->limits->headers();
+}
+
 ApiResult<std::shared_ptr<LimitLease>> Caller::begin() const {
   if (key_ == nullptr) {
     return nullptr;

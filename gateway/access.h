@@ -30,6 +30,8 @@ class Caller {
   }
   // `asked`: nothing for auto.
   ApiResult<Tier> tier(std::optional<Tier> asked) const;
+  // The rate limits as they stand; none without a key.
+  HttpHeaders limit_headers() const;
   // One more request. Null: nothing is counted.
   ApiResult<std::shared_ptr<LimitLease>> begin() const;
 

@@ -13,6 +13,7 @@
 #include "gateway/api_handler.h"
 #include "gateway/artifact_fetcher.h"
 #include "gateway/delivery.h"
+#include "gateway/key_source.h"
 #include "gateway/membership.h"
 #include "gateway/model_publisher.h"
 #include "gateway/status_json.h"
@@ -25,6 +26,7 @@ TrackerOptions tracker_options(const ClusterConfig& config, const GatewayTuning&
   TrackerOptions options;
   options.queue_limit = config.gateway.queue_limit;
   options.queue_timeout = config.gateway.queue_timeout;
+  options.tiers = config.gateway.tiers;
   options.request_timeout = config.gateway.request_timeout;
   options.call_timeout = tuning.call_timeout;
   options.restart_wait = tuning.restart_wait;
@@ -61,6 +63,8 @@ struct Gateway::Parts {
         pool(tuning.pool_threads),
         control("control"),
         network(control.executor(), log),
+        keys([this] { return control.executor().now(); }),
+        key_source(control.executor(), keys, log, config.gateway.keys, config.gateway.keys_file),
         delivery(control.executor()),
         membership(
             control.executor(),
@@ -84,6 +88,7 @@ struct Gateway::Parts {
                            models,
                            delivery,
                            pool,
+                           keys,
                            random,
                            [this] { return metrics.to_text(); },
                            [this] { return status(); },
@@ -118,6 +123,8 @@ struct Gateway::Parts {
   WorkPool pool;
   ControlThread control;
   TcpNetwork network;
+  KeyRing keys;
+  KeySource key_source;  // on the control strand
   ModelDirectory models;
   Delivery delivery;
   Membership membership;
@@ -141,11 +148,14 @@ Result<std::unique_ptr<Gateway>> Gateway::start(const ClusterConfig& config,
                                                 GatewayTuning tuning) {
   std::unique_ptr<Gateway> gateway(new Gateway(std::make_unique<Parts>(config, log, tuning)));
   Parts& parts = *gateway->parts_;
+  Status keys;
   Status listening;
   parts.control.run_and_wait([&] {
     prefer_short_turns();
+    keys = parts.key_source.start();
     listening = parts.membership.listen(config.gateway.control_listen);
   });
+  BATON_TRY(keys);
   if (!listening) {
     return fail(listening.error().code,
                 fmt::format("gateway.control_listen: {}", listening.error().message));
@@ -186,6 +196,7 @@ void Gateway::drain(std::chrono::milliseconds limit) {
 }
 
 void Gateway::reload() {
+  parts_->control.run_and_wait([this] { parts_->key_source.reload(); });
   if (!parts_->certificates) {
     return;
   }

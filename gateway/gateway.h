@@ -39,7 +39,7 @@ class Gateway {
   const HttpServerStats& http_stats() const;
   // Readiness off, no new work; returns when all replies are finished or `limit` has passed.
   void drain(std::chrono::milliseconds limit);
-  // Reads the certificate again; what is wrong is logged and changes nothing.
+  // Reads keys and certificate again; what is wrong is logged and changes nothing.
   void reload();
   // Ends what is left. Idempotent.
   void stop();

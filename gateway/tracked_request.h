@@ -18,6 +18,7 @@
 #include "gateway/phase.h"
 #include "gateway/router.h"
 #include "gateway/token_order.h"
+#include "gateway/ttft_prediction.h"
 
 namespace baton::gateway {
 
@@ -41,6 +42,7 @@ struct TrackedRequest {
   std::shared_ptr<AnswerSink> sink;
   Phase phase = Phase::Queued;
   AdmissionQueue::Ticket ticket;
+  std::optional<TtftPrediction::Answer> predicted;  // when its tier has a deadline
   TimePoint received;
   TimePoint deadline;
   TimePoint granted;       // by the decode node of this attempt

@@ -4,7 +4,6 @@
 
 #include <map>
 #include <set>
-#include <tuple>
 
 #include "common/base/host_port.h"
 
@@ -109,26 +108,6 @@ class Checker {
     }
     if (gateway.tls.certificate.empty() != gateway.tls.key.empty()) {
       add("gateway.tls", "certificate and key belong together; one of them is missing");
-    }
-    if (gateway.has_keys()) {
-      add("gateway.keys", "are not checked yet; leave keys and keys_file out");
-    }
-    for (std::size_t i = 0; i < kNumTiers; ++i) {
-      const TierSection& tier = gateway.tiers[i];
-      const TierSection fresh = GatewaySection().tiers[i];
-      if (std::tie(tier.share_percent,
-                   tier.ttft_target,
-                   tier.refuse_early,
-                   tier.starve_after,
-                   tier.queue_limit,
-                   tier.queue_timeout) != std::tie(fresh.share_percent,
-                                                   fresh.ttft_target,
-                                                   fresh.refuse_early,
-                                                   fresh.starve_after,
-                                                   fresh.queue_limit,
-                                                   fresh.queue_timeout)) {
-        add("gateway.tiers", "are not kept apart yet; leave them out");
-      }
     }
     for (ConfigProblem& problem : check_api_keys(gateway.keys, "gateway.keys")) {
       problems_.push_back(std::move(problem));
