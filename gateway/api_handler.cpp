@@ -177,7 +177,10 @@ void ApiHandler::prepare(const Exchange& exchange,
       reply_error(*exchange, error, new_request_id(*exchange));
     });
   };
-  auto api = parse_api_request(endpoint, body);
+  auto api = [&] {
+    const CpuTimer timer(deps_.cost.parse);
+    return parse_api_request(endpoint, body);
+  }();
   if (!api) {
     return refuse(std::move(api).error());
   }

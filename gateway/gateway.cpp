@@ -52,6 +52,7 @@ struct Gateway::Parts {
   Parts(const ClusterConfig& config, const Logger& logger, const GatewayTuning& tuning)
       : log(logger),
         probe(metrics),
+        cost(metrics),
         pool(tuning.pool_threads),
         control("control"),
         network(control.executor(), log),
@@ -71,7 +72,8 @@ struct Gateway::Parts {
                                [this](Node& node, const Error& why) { on_node_down(node, why); }}),
         pairs(log, &metrics, [this] { publisher.publish(); }),
         tracker(control.executor(), membership, pairs, log, probe, tracker_options(config, tuning)),
-        fetcher(control.executor(), membership, pool, log, [this] { publisher.publish(); }),
+        fetcher(
+            control.executor(), membership, pool, log, [this] { publisher.publish(); }, cost),
         publisher(metrics, membership, pairs, fetcher, models),
         api(ApiHandlerDeps{control.executor(),
                            tracker,
@@ -85,7 +87,8 @@ struct Gateway::Parts {
                              return membership.drain(node, limit);
                            },
                            config.model.id,
-                           std::chrono::milliseconds(config.gateway.keepalive_ms)}) {}
+                           std::chrono::milliseconds(config.gateway.keepalive_ms),
+                           cost}) {}
 
   void on_node_up(Node& node) {
     fetcher.need(node);
@@ -108,6 +111,7 @@ struct Gateway::Parts {
   const Logger log;
   Metrics metrics;
   const Probe probe;
+  const PromptCost cost;
   const RandomSource random = system_random();
   WorkPool pool;
   ControlThread control;
