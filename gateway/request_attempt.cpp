@@ -259,7 +259,7 @@ void RequestTracker::deliver(Tracked& tracked, std::vector<TokenEvent> ready) {
   const TimePoint now = executor_.now();
   if (tracked.phase == Phase::Prefilling && !ready.front().tokens.empty()) {
     set_phase(tracked, Phase::Decoding);
-    settle_blocks(tracked);
+    settle_blocks(tracked, true);
   }
   FinishReason finish = FinishReason::None;
   std::vector<TokenId>& output = tracked.request.output;
@@ -347,8 +347,8 @@ void RequestTracker::give_back_credit(Tracked& tracked) {
   }
 }
 
-void RequestTracker::settle_blocks(Tracked& tracked) {
-  routing_.settled(std::exchange(tracked.sent, 0), executor_.now());
+void RequestTracker::settle_blocks(Tracked& tracked, bool was_computed) {
+  routing_.settled(std::exchange(tracked.sent, 0), executor_.now(), was_computed);
 }
 
 void RequestTracker::give_back_sequence(Tracked& tracked) {

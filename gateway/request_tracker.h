@@ -143,7 +143,7 @@ class RequestTracker {
   void give_back_credit(Tracked& tracked);
   void give_back_sequence(Tracked& tracked);
   // Its prompt has been computed, or will not be.
-  void settle_blocks(Tracked& tracked);
+  void settle_blocks(Tracked& tracked, bool was_computed);
 
   // request_ends.cpp
   // Back to its old place in the queue.

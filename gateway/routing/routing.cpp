@@ -101,14 +101,16 @@ SentBlocks::Ticket Routing::sent(const Route& route,
                                  std::span<const NodeView> nodes,
                                  std::span<const TokenId> prompt,
                                  PromptChains& chains) {
-  std::vector<SentBlocks::Part> parts;
+  std::vector<SentBlocks::Part> computed;
+  std::vector<SentBlocks::Part> moved;
   for (const NodeView& node : nodes) {
     if (node.handle == route.decode || node.handle == route.prefill) {
-      parts.push_back(
-          {known(node.handle).slot, chain_of(chains, prompt, node.block_tokens).hashes});
+      const bool computes = node.handle == route.prefill || route.is_local();
+      (computes ? computed : moved)
+          .push_back({known(node.handle).slot, chain_of(chains, prompt, node.block_tokens).hashes});
     }
   }
-  return sent_.sent(std::move(parts));
+  return sent_.sent(std::move(computed), std::move(moved));
 }
 
 std::uint32_t Routing::announced(NodeHandle node) const {

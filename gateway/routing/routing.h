@@ -61,12 +61,15 @@ class Routing {
                                              std::span<const TokenId> prompt,
                                              PromptChains& chains,
                                              TimePoint now);
-  // The request goes this way: its blocks are expected on both nodes.
+  // The request goes this way: its blocks are expected where they are computed, and then where they
+  // are moved to.
   SentBlocks::Ticket sent(const Route& route,
                           std::span<const NodeView> nodes,
                           std::span<const TokenId> prompt,
                           PromptChains& chains);
-  void settled(SentBlocks::Ticket ticket, TimePoint now) { sent_.settled(ticket, now); }
+  void settled(SentBlocks::Ticket ticket, TimePoint now, bool was_computed) {
+    sent_.settled(ticket, now, was_computed);
+  }
 
   const RoutingOptions& options() const { return options_; }
   const LinkSpeeds& links() const { return links_; }

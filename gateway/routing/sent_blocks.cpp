@@ -4,28 +4,41 @@
 
 namespace baton::gateway {
 
-SentBlocks::Ticket SentBlocks::sent(std::vector<Part> parts) {
+SentBlocks::Ticket SentBlocks::sent(std::vector<Part> computed, std::vector<Part> moved) {
   std::size_t blocks = 0;
-  for (const Part& part : parts) {
-    blocks += part.hashes.size();
+  for (const auto* parts : {&computed, &moved}) {
+    for (const Part& part : *parts) {
+      blocks += part.hashes.size();
+    }
   }
   if (blocks == 0 || counts_.size() + blocks > kMaxBlocks) {
     return 0;
   }
+  expect(computed);
+  const Ticket ticket = next_ticket_++;
+  open_.emplace(ticket, Open{std::move(computed), std::move(moved)});
+  return ticket;
+}
+
+void SentBlocks::expect(const std::vector<Part>& parts) {
   for (const Part& part : parts) {
     for (const std::uint64_t hash : part.hashes) {
       counts_.set(key(part.slot, hash), counts_.find(key(part.slot, hash)) + 1);
       map_.expect(part.slot, hash, true);
     }
   }
-  const Ticket ticket = next_ticket_++;
-  open_.emplace(ticket, std::move(parts));
-  return ticket;
 }
 
-void SentBlocks::settled(Ticket ticket, TimePoint now) {
-  if (auto found = open_.extract(ticket)) {
-    leaving_.push_back({now + linger_, std::move(found.mapped())});
+void SentBlocks::settled(Ticket ticket, TimePoint now, bool was_computed) {
+  auto found = open_.extract(ticket);
+  if (!found) {
+    return;
+  }
+  Open& open = found.mapped();
+  leaving_.push_back({now + linger_, std::move(open.computed)});
+  if (was_computed) {
+    expect(open.moved);
+    leaving_.push_back({now + linger_, std::move(open.moved)});
   }
 }
 

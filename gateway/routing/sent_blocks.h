@@ -1,7 +1,8 @@
-// Blocks that nodes will hold soon: those of prompts just sent to them. They count as held from the
-// moment a request is sent until it has been computed and a little longer, in which the node
-// announces them; so the second of two requests with one beginning already finds the first one's
-// node.
+// Blocks that nodes will hold soon: those of prompts just sent to them. On the node that computes
+// they count as held from the moment a request is sent until it has been computed and a little
+// longer, in which the node announces them; so the second of two requests with one beginning
+// already finds the first one's node. On the node they are moved to they count from the end of
+// computing on: before, nothing can be taken from there.
 //
 // Owner: Routing. Thread: the control strand. Failure: none; over kMaxBlocks nothing is expected.
 #pragma once
@@ -33,9 +34,9 @@ class SentBlocks {
   SentBlocks(PrefixMap& map, std::uint64_t mixer, Duration linger)
       : map_(map), counts_(mixer), linger_(linger) {}
 
-  Ticket sent(std::vector<Part> parts);
+  Ticket sent(std::vector<Part> computed, std::vector<Part> moved = {});
   // It has been computed, or never will be. A ticket of 0 or one already settled is ignored.
-  void settled(Ticket ticket, TimePoint now);
+  void settled(Ticket ticket, TimePoint now, bool was_computed);
   void expire(TimePoint now);
 
   std::size_t size() const { return counts_.size(); }
@@ -48,7 +49,13 @@ class SentBlocks {
   PrefixMap& map_;
   BlockTable counts_;  // requests that expect a block on a slot
   const Duration linger_;
-  std::unordered_map<Ticket, std::vector<Part>> open_;
+  void expect(const std::vector<Part>& parts);
+
+  struct Open {
+    std::vector<Part> computed;
+    std::vector<Part> moved;
+  };
+  std::unordered_map<Ticket, Open> open_;
   struct Leaving {
     TimePoint at;
     std::vector<Part> parts;

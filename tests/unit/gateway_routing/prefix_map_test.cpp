@@ -148,8 +148,8 @@ TEST(SentBlocks, AreExpectedUntilSomeTimeAfterTheyAreComputed) {
   const auto ticket = sent.sent({{slot, {1, 2, 3}}});
   sent.expire(start + seconds(100));  // a long prompt is still computed
   EXPECT_EQ(match(map, {1, 2, 3})[slot], 3U);
-  sent.settled(ticket, start + seconds(100));
-  sent.settled(ticket, start + seconds(100));
+  sent.settled(ticket, start + seconds(100), true);
+  sent.settled(ticket, start + seconds(100), true);
   sent.expire(start + seconds(101));
   EXPECT_EQ(match(map, {1, 2, 3})[slot], 3U);
   sent.expire(start + seconds(102));
@@ -164,13 +164,31 @@ TEST(SentBlocks, OneRequestsEndLeavesWhatAnotherOneExpects) {
   const auto slot = map.add();
   const auto first = sent.sent({{slot, {1, 2}}});
   const auto second = sent.sent({{slot, {1}}});
-  sent.settled(first, TimePoint{});
+  sent.settled(first, TimePoint{}, true);
   sent.expire(TimePoint{} + seconds(2));
   EXPECT_EQ(match(map, {1, 2})[slot], 1U);
   map.store(slot, Chain{1});
-  sent.settled(second, TimePoint{});
+  sent.settled(second, TimePoint{}, true);
   sent.expire(TimePoint{} + seconds(2));
   EXPECT_EQ(match(map, {1, 2})[slot], 1U) << "announced meanwhile";
+}
+
+TEST(SentBlocks, AreMovedOnlyOnceTheyAreComputed) {
+  PrefixMap map(1);
+  SentBlocks sent(map, 1, seconds(2));
+  const auto computes = map.add();
+  const auto decodes = map.add();
+  const auto good = sent.sent({{computes, {1, 2}}}, {{decodes, {1, 2}}});
+  const auto fails = sent.sent({{computes, {7}}}, {{decodes, {7}}});
+  EXPECT_EQ(match(map, {1, 2})[computes], 2U);
+  EXPECT_EQ(match(map, {1, 2})[decodes], 0U);
+  sent.settled(good, TimePoint{}, true);
+  sent.settled(fails, TimePoint{}, false);
+  EXPECT_EQ(match(map, {1, 2})[decodes], 2U);
+  EXPECT_EQ(match(map, {7})[decodes], 0U);
+  sent.expire(TimePoint{} + seconds(2));
+  EXPECT_EQ(map.size(), 0U);
+  EXPECT_EQ(sent.size(), 0U);
 }
 
 TEST(SentBlocks, OutliveTheNodeTheyWereSentTo) {
@@ -185,10 +203,10 @@ TEST(SentBlocks, OutliveTheNodeTheyWereSentTo) {
   ASSERT_EQ(fresh, old);
   EXPECT_EQ(match(map, {1, 2})[fresh], 0U);
   const auto mine = sent.sent({{fresh, {1}}});
-  sent.settled(ticket, TimePoint{});
+  sent.settled(ticket, TimePoint{}, true);
   sent.expire(TimePoint{} + seconds(2));
   EXPECT_EQ(match(map, {1, 2})[fresh], 1U);
-  sent.settled(mine, TimePoint{});
+  sent.settled(mine, TimePoint{}, true);
   sent.expire(TimePoint{} + seconds(2));
   EXPECT_EQ(map.size(), 0U);
 }

@@ -97,15 +97,18 @@ TEST_F(RoutingTest, NodesWithOtherBlockSizesAreAskedInTheirs) {
   EXPECT_EQ(held(), (std::vector<std::uint32_t>{96, 96}));
 }
 
-TEST_F(RoutingTest, WhatWasJustSentCountsOnBothNodes) {
+TEST_F(RoutingTest, WhatWasJustSentCountsWhereItIsComputedAndThenWhereItIsMoved) {
   const Route route{NodeHandle{2}, NodeHandle{1}};
   const auto ticket = routing.sent(route, nodes, prompt, chains);
-  EXPECT_EQ(held(), (std::vector<std::uint32_t>{96, 96}));
+  EXPECT_EQ(held(), (std::vector<std::uint32_t>{0, 96}));
   now += seconds(60);
-  EXPECT_EQ(held(), (std::vector<std::uint32_t>{96, 96})) << "still in work";
-  routing.settled(ticket, now);
+  EXPECT_EQ(held(), (std::vector<std::uint32_t>{0, 96})) << "still in work";
+  routing.settled(ticket, now, true);
+  EXPECT_EQ(held(), (std::vector<std::uint32_t>{96, 96}));
   now += seconds(2);
   EXPECT_EQ(held(), (std::vector<std::uint32_t>{0, 0})) << "never announced";
+  routing.sent(Route{NodeHandle{}, NodeHandle{1}}, nodes, prompt, chains);
+  EXPECT_EQ(held(), (std::vector<std::uint32_t>{96, 0})) << "computed on the decode node";
 }
 
 TEST_F(RoutingTest, LearnsSpeedsOfNodes) {
