@@ -58,7 +58,8 @@ class ApiHandler {
   void submit(const Exchange& exchange,
               const ApiRequest& api,
               const ServedModel& model,
-              GenerateRequest request);
+              GenerateRequest request,
+              PromptChains chains);
   void get(const Exchange& exchange);
   void list_models(HttpExchange& exchange) const;
   void show_model(HttpExchange& exchange, const std::string& id) const;

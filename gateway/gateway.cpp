@@ -29,6 +29,8 @@ TrackerOptions tracker_options(const ClusterConfig& config, const GatewayTuning&
   options.call_timeout = tuning.call_timeout;
   options.restart_wait = tuning.restart_wait;
   options.failover.max_node_losses = config.gateway.max_node_losses;
+  options.routing.pulls = config.transfer.pull;
+  options.routing.mixer = system_random()();
   return options;
 }
 
@@ -69,7 +71,10 @@ struct Gateway::Parts {
                                [this](Node& node, const wire::TokenFrame& frame) {
                                  tracker.on_tokens(node, frame);
                                },
-                               [this](Node& node, const Error& why) { on_node_down(node, why); }}),
+                               [this](Node& node, const Error& why) { on_node_down(node, why); },
+                               [this](Node& node, const wire::KvEvents& events) {
+                                 tracker.on_kv_events(node, events);
+                               }}),
         pairs(log, &metrics, [this] { publisher.publish(); }),
         tracker(control.executor(), membership, pairs, log, probe, tracker_options(config, tuning)),
         fetcher(
