@@ -193,7 +193,10 @@ void ApiHandler::prepare(const Exchange& exchange,
       reply_error(*exchange, error, new_request_id(*exchange));
     });
   };
-  auto api = parse_api_request(endpoint, body);
+  auto api = [&] {
+    const CpuTimer timer(deps_.cost.parse);
+    return parse_api_request(endpoint, body);
+  }();
   if (!api) {
     return refuse(std::move(api).error());
   }
@@ -227,6 +230,7 @@ void ApiHandler::prepare(const Exchange& exchange,
       return refuse(to_api_error(*refusal));
     }
   }
+  PromptChains chains = hash_prompt(request->prompt, model.block_sizes);
   back([this,
         exchange,
         models,
@@ -234,8 +238,9 @@ void ApiHandler::prepare(const Exchange& exchange,
         tier = *tier,
         lease,
         api = std::move(*api),
+        chains = std::move(chains),
         request = std::move(*request)]() mutable {
-    submit(exchange, api, model, std::move(request), tier, std::move(lease));
+    submit(exchange, api, model, std::move(request), std::move(chains), tier, std::move(lease));
   });
 }
 
@@ -243,6 +248,7 @@ void ApiHandler::submit(const Exchange& exchange,
                         const ApiRequest& api,
                         const ServedModel& model,
                         GenerateRequest request,
+                        PromptChains chains,
                         Tier tier,
                         std::shared_ptr<LimitLease> lease) {
   const HttpRequest& http = exchange->request();
@@ -281,9 +287,9 @@ void ApiHandler::submit(const Exchange& exchange,
     const auto prompt = request.prompt.size();
     sink = std::make_shared<MeteredSink>(std::move(sink), std::move(lease), prompt);
   }
-  deps_.control.post([this,
-                      submission = Submission{
-                          std::move(request), http.received, std::move(sink), tier}]() mutable {
+  Submission submission{std::move(request), http.received, std::move(sink), std::move(chains)};
+  submission.tier = tier;
+  deps_.control.post([this, submission = std::move(submission)]() mutable {
     deps_.tracker.submit(std::move(submission));
   });
 }

@@ -18,6 +18,7 @@
 #include "gateway/delivery.h"
 #include "gateway/http_exchange.h"
 #include "gateway/openai_request.h"
+#include "gateway/prompt_cost.h"
 #include "gateway/request_tracker.h"
 #include "gateway/served_models.h"
 #include "gateway/work_pool.h"
@@ -38,6 +39,7 @@ struct ApiHandlerDeps {
   std::function<bool(const NodeName&, std::chrono::milliseconds limit)> drain_node;
   std::string configured_model;  // known even before its first node
   Duration keepalive{};
+  PromptCost cost{};
   std::size_t inline_bytes = 4096;  // bodies up to this are read on the I/O thread
 };
 
@@ -64,6 +66,7 @@ class ApiHandler {
               const ApiRequest& api,
               const ServedModel& model,
               GenerateRequest request,
+              PromptChains chains,
               Tier tier,
               std::shared_ptr<LimitLease> lease);
   void get(const Exchange& exchange, const Caller& caller);

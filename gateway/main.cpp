@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "common/base/file_limit.h"
 #include "common/config/cluster_config.h"
 #include "gateway/gateway.h"
 
@@ -66,6 +67,7 @@ int main(int argc, char** argv) {
   if (!log) {
     return fail(log.error());
   }
+  baton::raise_file_limit();  // a file for each client
   const Signals signals;
   auto gateway = baton::gateway::Gateway::start(*config, *log);
   if (!gateway) {
