@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "common/base/check.h"
 
@@ -76,7 +77,9 @@ void AdmissionQueue::reenter(const std::string& model,
                              TimePoint now) {
   insert(model, id, ticket, now);
   TierQueue& queue = queues_[model][index(ticket.tier)];
-  queue.owed += std::exchange(ticket.paid, 0);
+  for (std::size_t i = 0; i < kNumTiers; ++i) {
+    queues_[model][i].owed -= std::exchange(ticket.owed_change[i], 0);
+  }
   if (queue.last_begun == ticket.taken || queue.waiting.size() == 1) {
     queue.last_begun = ticket.begun_before;
   }
@@ -88,17 +91,21 @@ void AdmissionQueue::take(const std::string& model, Ticket& ticket, TimePoint no
   const auto work = static_cast<double>(ticket.tokens);
   TierQueue& own = found->second[index(ticket.tier)];
   // Only what is owed is paid for: the rest of the work is nobody's share.
-  ticket.paid = own.owed > 0 ? work : 0;
+  const double pays = own.owed > 0 ? work : 0;
   ticket.taken = now;
   ticket.begun_before = std::exchange(own.last_begun, now);
   for (std::size_t i = 0; i < kNumTiers; ++i) {
     TierQueue& tier = found->second[i];
+    ticket.owed_change[i] = -tier.owed;
     // One that does not wait saves nothing up, but what it was ahead goes by.
     const double most = tier.waiting.empty() ? 0 : kMostOwedTokens;
     tier.owed = std::max(tier.owed, std::min(most, tier.owed + work * tiers_[i].share));
   }
-  own.owed -= ticket.paid;
+  own.owed -= pays;
   leave(model, ticket);
+  for (std::size_t i = 0; i < kNumTiers; ++i) {
+    ticket.owed_change[i] += found->second[i].owed;
+  }
 }
 
 void AdmissionQueue::leave(const std::string& model, const Ticket& ticket) {

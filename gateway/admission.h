@@ -57,8 +57,8 @@ class AdmissionQueue {
     Tier tier = Tier::Default;
     std::uint64_t tokens = 0;  // its work, as `enter` was told
     TimePoint expires;         // leaves the queue then
-    // Of the last `take`, for giving it back.
-    double paid = 0;
+    // Of the last `take`, for undoing it.
+    std::array<double, kNumTiers> owed_change{};
     TimePoint taken;
     TimePoint begun_before;
   };

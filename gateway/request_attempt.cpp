@@ -272,8 +272,10 @@ void RequestTracker::deliver(Tracked& tracked, std::vector<TokenEvent> ready) {
       if (event.index == 0) {
         probe_.ttft.observe(seconds);
         if (tracked.predicted && tracked.figures.failovers == 0) {
-          predictions_[tracked.request.model].on_first_token(*tracked.predicted,
-                                                             now - tracked.received);
+          predictions_[tracked.request.model].on_first_token(
+              *tracked.predicted,
+              now - tracked.received,
+              queue_.policy(tracked.ticket.tier).ttft_target);
         }
       } else {
         probe_.itl.observe(seconds);

@@ -11,10 +11,10 @@ using Seconds = std::chrono::duration<double>;
 constexpr double kForgetSeconds = 10;
 constexpr double kEnoughSeconds = 0.25;  // of work begun, before its rate is believed
 constexpr double kMissed = 0.05;         // share of first tokens that may come later than predicted
-constexpr double kStep = 0.2;
+constexpr double kStep = 0.05;
 constexpr double kLeastFactor = 0.5;
 constexpr double kMostFactor = 8;
-constexpr Duration kTooShort = std::chrono::milliseconds(20);  // to learn from
+constexpr int kPartOfTarget = 4;  // shorter predictions say little about those near the deadline
 
 Duration to_duration(double seconds) {
   constexpr double kLongest = 86'400;
@@ -58,11 +58,14 @@ void TtftPrediction::on_begun(TimePoint now, std::uint64_t tokens, bool more_wai
   last_begun_ = more_waits ? std::optional(now) : std::nullopt;
 }
 
-void TtftPrediction::on_first_token(const Answer& predicted, Duration took) {
-  if (predicted.total() < kTooShort) {
+// The factor follows the ratio of what came to what was said without it, at its 95th percentile: a
+// ratio does not depend on the factor, so that the two cannot swing each other up.
+void TtftPrediction::on_first_token(const Answer& predicted, Duration took, Duration target) {
+  if (predicted.unweighted * kPartOfTarget < target) {
     return;
   }
-  factor_ *= took > predicted.total() ? 1 + kStep * (1 - kMissed) : 1 - kStep * kMissed;
+  const bool missed = Seconds(took) > Seconds(predicted.unweighted) * factor_;
+  factor_ *= missed ? 1 + kStep * (1 - kMissed) : 1 - kStep * kMissed;
   factor_ = std::clamp(factor_, kLeastFactor, kMostFactor);
 }
 
@@ -98,7 +101,7 @@ std::optional<TtftPrediction::Answer> TtftPrediction::predict(
     wait += pool.best_wait;
     own = prompt_tokens / pool.best_rate;
   }
-  return Answer{to_duration(wait * factor_), to_duration(own * factor_)};
+  return Answer{to_duration(wait * factor_), to_duration(own * factor_), to_duration(wait + own)};
 }
 
 }  // namespace baton::gateway

@@ -20,15 +20,16 @@ namespace baton::gateway {
 class TtftPrediction {
  public:
   struct Answer {
-    Duration wait{};  // before its own prompt is computed
-    Duration own{};   // the prompt
+    Duration wait{};        // before its own prompt is computed
+    Duration own{};         // the prompt
+    Duration unweighted{};  // both, without the learned factor
     Duration total() const { return wait + own; }
   };
 
   // Work of `tokens` was given to nodes. `more_waits`: the queue was not empty then.
   void on_begun(TimePoint now, std::uint64_t tokens, bool more_waits);
-  // The first token of a request, for which `predicted` was said.
-  void on_first_token(const Answer& predicted, Duration took);
+  // The first token of a request that had to come within `target`, for which `predicted` was said.
+  void on_first_token(const Answer& predicted, Duration took, Duration target);
 
   // `waiting`: tokens by tier. `tier`, `prompt_tokens`: of the request in question.
   std::optional<Answer> predict(std::span<const NodeView> nodes,

@@ -180,12 +180,15 @@ TEST_F(HttpServerTest, HeadOverTheLimitIs431) {
 
 TEST_F(HttpServerTest, GarbageIs400) {
   start();
-  for (const char* garbage : {"\x16\x03\x01\x02\r\n\r\n",
-                              "GET\r\n\r\n",
-                              "GET / HTTP/9.9\r\n\r\n",
-                              "POST / HTTP/1.1\r\nContent-Length: x\r\n\r\n",
-                              "POST / HTTP/1.1\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\n",
-                              "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"}) {
+  for (const char* garbage :
+       {"\x16\x03\x01\x02\r\n\r\n",
+        "GET\r\n\r\n",
+        "GET / HTTP/9.9\r\n\r\n",
+        "POST / HTTP/1.1\r\nContent-Length: x\r\n\r\n",
+        "POST / HTTP/1.1\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\n",
+        "POST / HTTP/1.1\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n",
+        "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n",
+        "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"}) {
     RawHttpClient client(address());
     client.send(garbage);
     const auto reply = client.read_reply();

@@ -97,21 +97,26 @@ TEST(TtftPrediction, WaitsBehindItsOwnTierAtItsShare) {
 
 TEST(TtftPrediction, FactorRisesWithWhatCameTooLate) {
   TtftPrediction prediction;
-  const TtftPrediction::Answer said{milliseconds(500), milliseconds(500)};
-  for (int i = 0; i < 5; ++i) {
-    prediction.on_first_token(said, seconds(3));
+  const TtftPrediction::Answer said{seconds(1), seconds(0), seconds(1)};
+  const Duration target = seconds(2);
+  for (int i = 0; i < 20; ++i) {
+    prediction.on_first_token(said, milliseconds(1500), target);
   }
-  EXPECT_GT(prediction.factor(), 2);
+  EXPECT_NEAR(prediction.factor(), 1.5, 0.1);
   const double high = prediction.factor();
-  prediction.on_first_token(said, milliseconds(10));
-  EXPECT_LT(prediction.factor(), high);
   // Fixed costs of an idle cluster teach nothing.
-  prediction.on_first_token({milliseconds(0), milliseconds(1)}, milliseconds(9));
-  EXPECT_LT(prediction.factor(), high);
-  for (int i = 0; i < 1000; ++i) {
-    prediction.on_first_token(said, seconds(100));
+  prediction.on_first_token(
+      {milliseconds(0), milliseconds(1), milliseconds(1)}, milliseconds(90), target);
+  EXPECT_EQ(prediction.factor(), high);
+  // One in twenty may be late.
+  for (int i = 0; i < 4000; ++i) {
+    prediction.on_first_token(said, milliseconds(i % 25 == 0 ? 1500 : 700), target);
   }
-  EXPECT_LE(prediction.factor(), 8);
+  EXPECT_NEAR(prediction.factor(), 0.72, 0.06);
+  for (int i = 0; i < 1000; ++i) {
+    prediction.on_first_token(said, seconds(100), target);
+  }
+  EXPECT_EQ(prediction.factor(), 8);
 }
 
 // Two nodes of one credit each whose real speed varies and is 30 % below what they report; prompts
@@ -122,7 +127,6 @@ struct Overload {
     policies = shares(0, 0, 0);
     policies[1].limit = 1'000'000;
     policies[1].starve_after = seconds(5);
-    policies[1].ttft_target = target;
   }
 
   double uniform() { return static_cast<double>(random() >> 11U) / 9007199254740992.0; }
@@ -156,7 +160,7 @@ struct Overload {
             std::chrono::duration_cast<Duration>(std::chrono::duration<double>(takes)), [&, id] {
               const Request done = requests.extract(id->value).mapped();
               const Duration took = executor.now() - done.received;
-              prediction.on_first_token(done.said, took);
+              prediction.on_first_token(done.said, took, target);
               tokens_done += static_cast<double>(done.ticket.tokens);
               (took <= target ? in_time : late) += 1;
               ++free;
@@ -193,7 +197,7 @@ struct Overload {
         1350 * seconds_of(lasts);  // 1 / mean of 1 / (0.5 + u) is 0.91, of 1400 and more
   }
 
-  const Duration target = seconds(3);
+  Duration target = seconds(3);
   const double load;
   RandomSource random;
   TierPolicies policies;
@@ -211,15 +215,16 @@ TEST(TtftPrediction, AtThreeTimesTheCapacityWhatIsAcceptedIsInTime) {
     Overload overload(3, seed);
     overload.run(seconds(300));
     EXPECT_EQ(overload.unfinished, 0U);
-    EXPECT_GT(overload.refused, overload.in_time) << "three come for each that can be served";
+    EXPECT_GT(overload.refused, 0.5 * overload.in_time) << "of long prompts most";
     EXPECT_GE(overload.in_time, 0.93 * (overload.in_time + overload.late)) << "seed " << seed;
     // Caution does not leave the nodes idle.
-    EXPECT_GE(overload.tokens_done, 0.9 * overload.work_possible) << "seed " << seed;
+    EXPECT_GE(overload.tokens_done, 0.95 * overload.work_possible) << "seed " << seed;
   }
 }
 
 TEST(TtftPrediction, AtHalfTheCapacityHardlyAnyIsRefused) {
   Overload overload(0.5, 1);
+  overload.target = seconds(6);
   overload.run(seconds(300));
   EXPECT_EQ(overload.unfinished, 0U);
   EXPECT_LT(overload.refused, 0.02 * overload.in_time);
