@@ -193,8 +193,7 @@ struct Overload {
     while (executor.advance_to_next_timer()) {
     }
     unfinished = requests.size();
-    work_possible =
-        1350 * seconds_of(lasts);  // 1 / mean of 1 / (0.5 + u) is 0.91, of 1400 and more
+    work_possible = 1400 / std::log(3.0) * seconds_of(lasts);  // ln 3: mean of 1 / (0.5 + u)
   }
 
   Duration target = seconds(3);
