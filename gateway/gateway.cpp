@@ -66,7 +66,7 @@ struct Gateway::Parts {
         pool(tuning.pool_threads),
         control("control"),
         network(control.executor(), log),
-        keys([this] { return control.executor().now(); }),
+        keys([this] { return control.executor().now(); }, &metrics),
         key_source(control.executor(), keys, log, config.gateway.keys, config.gateway.keys_file),
         delivery(control.executor()),
         membership(
