@@ -7,6 +7,7 @@
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <condition_variable>
+#include <csignal>
 #include <future>
 #include <mutex>
 #include <optional>
@@ -27,6 +28,14 @@ using asio::ip::tcp;
 constexpr std::chrono::milliseconds kAcceptPause{100};   // after running out of descriptors
 constexpr std::chrono::milliseconds kLastWrites{1'000};  // for replies finished before a stop
 
+// OpenSSL writes to sockets without MSG_NOSIGNAL; a client that has left is an error code here.
+void block_broken_pipe() {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGPIPE);
+  pthread_sigmask(SIG_BLOCK, &set, nullptr);
+}
+
 }  // namespace
 
 struct HttpServer::Impl {
@@ -39,6 +48,7 @@ struct HttpServer::Impl {
                  server.options,
                  server.handler,
                  server.stats,
+                 *server.cors,
                  [&server] { server.on_closed(); },
                  number},
           timer(context) {}
@@ -83,7 +93,10 @@ struct HttpServer::Impl {
           context.run();
         });
       }
-      asio::post(context, [this] { arm_tick(); });
+      asio::post(context, [this] {
+        block_broken_pipe();
+        arm_tick();
+      });
     }
     void stop() {
       stopped = true;
@@ -108,6 +121,7 @@ struct HttpServer::Impl {
   };
 
   Status open() {
+    cors.emplace(options.cors_origins);
     const auto address = HostPort::parse(options.listen);
     if (!address) {
       return std::unexpected(address.error());
@@ -230,7 +244,8 @@ struct HttpServer::Impl {
   HttpServerOptions options;
   HttpHandler handler;
   HttpServerStats stats;
-  std::mutex mutex;  // with `changed`, for `drain`
+  std::optional<Cors> cors;  // set before the workers
+  std::mutex mutex;          // with `changed`, for `drain`
   std::condition_variable changed;
   std::vector<std::unique_ptr<Worker>> workers;
   std::optional<tcp::acceptor> acceptor;           // thread 0
