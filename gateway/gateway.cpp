@@ -178,6 +178,9 @@ Result<std::unique_ptr<Gateway>> Gateway::start(const ClusterConfig& config,
   }
   HttpServerOptions options = http_options(config, tuning, parts.control.executor().context());
   options.certificates = parts.certificates;
+  if (config.gateway.has_keys()) {
+    options.check_head = [&parts](const HttpRequest& head) { return parts.api.check_head(head); };
+  }
   BATON_ASSIGN(
       parts.http,
       HttpServer::start(std::move(options), [&parts](std::shared_ptr<HttpExchange> exchange) {
