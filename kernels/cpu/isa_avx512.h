@@ -159,6 +159,12 @@ struct Avx512 {
     return _mm512_cvtepi8_epi16(
         _mm256_set_m128i(_mm_unpackhi_epi8(even, odd), _mm_unpacklo_epi8(even, odd)));
   }
+  BATON_OP I short_pairs(const std::int16_t* low, const std::int16_t* high) {
+    const auto wide = [](const std::int16_t* p) __attribute__((always_inline)) {
+      return _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+    };
+    return _mm512_mask_blend_epi16(0xAAAAAAAA, wide(low), _mm512_slli_epi32(wide(high), 16));
+  }
   // 16 codes, rounded to nearest.
   BATON_OP void store_short(std::int16_t* p, F x) {
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(p),

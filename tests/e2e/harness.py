@@ -16,7 +16,7 @@ BIN = ROOT / "build" / "release" / "bin"
 CACHE = pathlib.Path(os.environ.get("BATON_CACHE") or pathlib.Path.home() / ".cache" / "baton")
 SMOLLM = CACHE / "models" / "SmolLM2-135M-Instruct.Q4_1.gguf"
 GEMMA = CACHE / "models" / "gemma-3-270m-q4_k_m.gguf"
-SMOLLM_BLOCK_BYTES = 2 * 3 * 64 * 32 * 2  # of one layer: K and V, heads, dims, tokens, f16
+SMOLLM_BLOCK_BYTES = 2 * 3 * 32 * (64 * 2 + 4)  # of one layer: K and V, heads, tokens, i16 and its scale
 SMOLLM_LAYERS = 30
 READY_LIMIT = 90
 
