@@ -8,16 +8,28 @@
 #include "common/types/prefix_hash.h"
 
 namespace baton::engine {
+namespace {
 
-struct PrefixRef::Entry {
-  std::uint64_t hash = 0;       // of the chain up to and with this block
+// Where an entry of that name is found.
+std::uint64_t hash_of(std::uint64_t name) {
+#ifdef BATON_TORTURE
+  (void)name;
+  return 0;  // every lookup must survive a collision
+#else
+  return name;
+#endif
+}
+
+}  // namespace
+
+struct PrefixRef::Entry : EvictionItem {
+  std::uint64_t name = 0;       // of the chain up to and with this block
   Entry* parent = nullptr;      // block before; null for a first block
   std::vector<TokenId> tokens;  // [block_tokens]
   BlockLease lease;             // the block
   std::uint32_t pins = 0;       // PrefixRefs that hold it
   std::uint32_t children = 0;   // entries whose parent it is
-  std::uint64_t last_use = 0;   // tick of the last pin or unpin
-  bool in_leaves = false;
+  TimePoint idle_since{};       // by the watch's clock, while unpinned
 };
 
 PrefixRef& PrefixRef::operator=(PrefixRef&& other) noexcept {
@@ -43,28 +55,18 @@ void PrefixRef::reset() {
   index_ = nullptr;
 }
 
-PrefixIndex::PrefixIndex(std::uint32_t block_tokens, std::uint64_t salt, bool enabled)
-    : block_tokens_(block_tokens), salt_(salt), enabled_(enabled) {}
+PrefixIndex::PrefixIndex(std::uint32_t block_tokens, bool enabled, EvictionPolicy policy)
+    : block_tokens_(block_tokens), enabled_(enabled), leaves_(policy) {}
 
 PrefixIndex::~PrefixIndex() {
   BATON_CHECK(num_refs_ == 0, "a PrefixRef outlives its index");
 }
 
-std::uint64_t PrefixIndex::chain(std::uint64_t parent_hash, std::span<const TokenId> tokens) const {
-#ifdef BATON_TORTURE
-  (void)parent_hash;
-  (void)tokens;
-  return salt_;  // every lookup must survive a collision
-#else
-  return next_prefix_hash(parent_hash, tokens);
-#endif
-}
-
 PrefixIndex::Entry* PrefixIndex::lookup(const Entry* parent,
-                                        std::uint64_t hash,
+                                        std::uint64_t name,
                                         std::span<const TokenId> tokens,
                                         std::uint64_t* collisions) const {
-  const auto [begin, end] = by_hash_.equal_range(hash);
+  const auto [begin, end] = by_hash_.equal_range(hash_of(name));
   for (auto it = begin; it != end; ++it) {
     Entry& entry = *it->second;
     if (entry.parent == parent && std::ranges::equal(entry.tokens, tokens)) {
@@ -82,16 +84,15 @@ PrefixRef PrefixIndex::find(std::span<const TokenId> tokens, std::uint32_t max_b
   if (!enabled_) {
     return ref;
   }
-  ++stats_.lookups;
   const auto full = static_cast<std::uint32_t>(tokens.size() / block_tokens_);
   const std::uint32_t wanted = std::min(full, max_blocks);
   ref.index_ = this;
-  std::uint64_t hash = salt_;
+  std::uint64_t name = 0;
   Entry* parent = nullptr;
   for (std::uint32_t i = 0; i < wanted; ++i) {
     const auto block = tokens.subspan(std::size_t{i} * block_tokens_, block_tokens_);
-    hash = chain(hash, block);
-    Entry* entry = lookup(parent, hash, block, &stats_.collisions);
+    name = next_prefix_hash(name, block);
+    Entry* entry = lookup(parent, name, block, &stats_.collisions);
     if (entry == nullptr) {
       break;
     }
@@ -99,23 +100,33 @@ PrefixRef PrefixIndex::find(std::span<const TokenId> tokens, std::uint32_t max_b
     ref.entries_.push_back(entry);
     parent = entry;
   }
-  stats_.hit_blocks += ref.num_blocks();
-  stats_.missed_blocks += wanted - ref.num_blocks();
   return ref;
+}
+
+void PrefixIndex::count_use(const PrefixRef& ref, std::size_t tokens) {
+  if (!enabled_) {
+    return;
+  }
+  ++stats_.lookups;
+  stats_.asked_tokens += tokens;
+  stats_.hit_tokens += std::uint64_t{ref.num_blocks()} * block_tokens_;
+  for (Entry* entry : ref.entries_) {
+    ++entry->hits;
+  }
 }
 
 std::uint32_t PrefixIndex::peek(std::span<const TokenId> tokens, std::uint32_t max_blocks) const {
   if (!enabled_) {
     return 0;
   }
-  std::uint64_t hash = salt_;
+  std::uint64_t name = 0;
   const Entry* parent = nullptr;
   std::uint32_t found = 0;
   const auto full = static_cast<std::uint32_t>(tokens.size() / block_tokens_);
   for (; found < std::min(full, max_blocks); ++found) {
     const auto block = tokens.subspan(std::size_t{found} * block_tokens_, block_tokens_);
-    hash = chain(hash, block);
-    parent = lookup(parent, hash, block, nullptr);
+    name = next_prefix_hash(name, block);
+    parent = lookup(parent, name, block, nullptr);
     if (parent == nullptr) {
       break;
     }
@@ -127,17 +138,19 @@ bool PrefixIndex::extend(PrefixRef& ref, std::span<const TokenId> tokens, BlockL
   BATON_CHECK(enabled_, "the prefix cache is off");
   BATON_CHECK(tokens.size() == block_tokens_, "only a full block may be shared");
   Entry* parent = ref.entries_.empty() ? nullptr : ref.entries_.back();
-  const std::uint64_t hash = chain(parent == nullptr ? salt_ : parent->hash, tokens);
+  const std::uint64_t name = next_prefix_hash(parent == nullptr ? 0 : parent->name, tokens);
   ref.index_ = this;
-  if (Entry* known = lookup(parent, hash, tokens, &stats_.collisions)) {
+  if (Entry* known = lookup(parent, name, tokens, &stats_.collisions)) {
+    ++known->hits;  // others have computed the same
     pin(*known);
     ref.entries_.push_back(known);
     return false;
   }
   BATON_CHECK(static_cast<bool>(lease), "an entry needs a block");
   auto entry = std::make_unique<Entry>();
-  entry->hash = hash;
+  entry->name = name;
   entry->parent = parent;
+  entry->position = parent == nullptr ? 0 : parent->position + block_tokens_;
   entry->tokens.assign(tokens.begin(), tokens.end());
   entry->lease = std::move(lease);
   entry->lease.mark(BlockUse::Cached);
@@ -147,7 +160,8 @@ bool PrefixIndex::extend(PrefixRef& ref, std::span<const TokenId> tokens, BlockL
   ++num_unpinned_;
   ++stats_.inserted;
   Entry& added = *entry;
-  by_hash_.emplace(hash, std::move(entry));
+  by_hash_.emplace(hash_of(name), std::move(entry));
+  journal_.add({.name = name, .is_stored = true}, by_hash_.size());
   pin(added);
   ref.entries_.push_back(&added);
   return true;
@@ -156,34 +170,48 @@ bool PrefixIndex::extend(PrefixRef& ref, std::span<const TokenId> tokens, BlockL
 void PrefixIndex::pin(Entry& entry) {
   if (entry.pins++ == 0) {
     --num_unpinned_;
+    leaves_.unlist(entry);
   }
   ++num_refs_;
-  update_leaf(entry);
 }
 
 void PrefixIndex::unpin(Entry& entry) {
   --num_refs_;
-  if (--entry.pins == 0) {
-    ++num_unpinned_;
+  if (--entry.pins > 0) {
+    return;
   }
-  update_leaf(entry);
+  ++num_unpinned_;
+  if (now_) {
+    entry.idle_since = now_();
+  }
+  leaves_.touch(entry);
+  list_if_leaf(entry);
 }
 
-void PrefixIndex::update_leaf(Entry& entry) {
-  if (entry.in_leaves) {
-    leaves_.erase({entry.last_use, &entry});
+void PrefixIndex::list_if_leaf(Entry& entry) {
+  if (entry.pins == 0 && entry.children == 0) {
+    leaves_.list(entry);
   }
-  entry.last_use = ++tick_;
-  entry.in_leaves = entry.pins == 0 && entry.children == 0;
-  if (entry.in_leaves) {
-    leaves_.emplace(entry.last_use, &entry);
-  }
+}
+
+void PrefixIndex::watch_evictions(std::function<TimePoint()> now,
+                                  std::function<void(Duration)> evicted) {
+  now_ = std::move(now);
+  on_evicted_ = std::move(evicted);
 }
 
 std::uint32_t PrefixIndex::evict(std::uint32_t count) {
   std::uint32_t evicted = 0;
-  while (evicted < count && !leaves_.empty()) {
-    erase(*leaves_.begin()->second);
+  while (evicted < count) {
+    EvictionItem* const first = leaves_.take();
+    if (first == nullptr) {
+      break;
+    }
+    auto& entry = static_cast<Entry&>(*first);
+    if (now_) {
+      on_evicted_(now_() - entry.idle_since);
+    }
+    erase(entry);
     ++evicted;
   }
   stats_.evicted += evicted;
@@ -191,24 +219,31 @@ std::uint32_t PrefixIndex::evict(std::uint32_t count) {
 }
 
 void PrefixIndex::erase(Entry& entry) {
-  leaves_.erase({entry.last_use, &entry});
   --num_unpinned_;
   if (Entry* parent = entry.parent) {
     --parent->children;
     // It keeps its own place in the order: eviction of a child is no use of the parent.
-    if (parent->children == 0 && parent->pins == 0) {
-      parent->in_leaves = true;
-      leaves_.emplace(parent->last_use, parent);
-    }
+    list_if_leaf(*parent);
   }
-  const auto [begin, end] = by_hash_.equal_range(entry.hash);
+  const std::uint64_t name = entry.name;
+  const auto [begin, end] = by_hash_.equal_range(hash_of(name));
   for (auto it = begin; it != end; ++it) {
     if (it->second.get() == &entry) {
       by_hash_.erase(it);
+      journal_.add({.name = name, .is_stored = false}, by_hash_.size());
       return;
     }
   }
   BATON_CHECK(false, "an entry is missing in the hash table");
+}
+
+std::vector<std::uint64_t> PrefixIndex::names() const {
+  std::vector<std::uint64_t> names;
+  names.reserve(by_hash_.size());
+  for (const auto& [hash, entry] : by_hash_) {
+    names.push_back(entry->name);
+  }
+  return names;
 }
 
 void PrefixIndex::check_invariants() const {
@@ -219,7 +254,7 @@ void PrefixIndex::check_invariants() const {
   for (const auto& [hash, entry] : by_hash_) {
     unpinned += entry->pins == 0 ? 1 : 0;
     refs += entry->pins;
-    leaves += entry->in_leaves ? 1 : 0;
+    leaves += entry->is_listed ? 1 : 0;
     if (entry->parent != nullptr) {
       ++children[entry->parent];
       BATON_CHECK(entry->parent->pins >= entry->pins, "a pinned block has an unpinned parent");
@@ -227,12 +262,12 @@ void PrefixIndex::check_invariants() const {
   }
   for (const auto& [hash, entry] : by_hash_) {
     BATON_CHECK(children[entry.get()] == entry->children, "children were miscounted");
-    BATON_CHECK(entry->in_leaves == (entry->pins == 0 && entry->children == 0),
+    BATON_CHECK(entry->is_listed == (entry->pins == 0 && entry->children == 0),
                 "the eviction order is stale");
-    BATON_CHECK(!entry->in_leaves || leaves_.contains({entry->last_use, entry.get()}),
+    BATON_CHECK(!entry->is_listed || leaves_.holds(*entry),
                 "a leaf is missing in the eviction order");
   }
-  BATON_CHECK(unpinned == num_unpinned_ && refs == num_refs_ && leaves == leaves_.size(),
+  BATON_CHECK(unpinned == num_unpinned_ && refs == num_refs_ && leaves == leaves_.num_listed(),
               "prefix index counters differ from its entries");
 }
 
