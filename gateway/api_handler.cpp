@@ -59,7 +59,7 @@ std::string_view methods_of(const std::string& path) {
     return "POST, OPTIONS";
   }
   for (const std::string_view known :
-       {"/health", "/livez", "/readyz", "/metrics", "/baton/status", "/v1/models"}) {
+       {"/health", "/livez", "/readyz", "/baton/status", "/v1/models"}) {
     if (path == known) {
       return "GET, HEAD, OPTIONS";
     }
@@ -259,9 +259,6 @@ void ApiHandler::get(const Exchange& exchange) {
   }
   if (path == "/livez") {
     return reply_json(*exchange, 200, R"({"status":"alive"})", id);
-  }
-  if (path == "/metrics") {
-    return reply_text(*exchange, 200, deps_.metrics_text(), "text/plain; version=0.0.4", id);
   }
   if (path == "/baton/status") {
     return status(exchange);

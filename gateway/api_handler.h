@@ -1,4 +1,4 @@
-// What the public listener serves: the OpenAI endpoints, health, metrics, status and draining.
+// What the public listener serves: the OpenAI endpoints, health, status and draining.
 // Reads requests and hands them on; all waiting happens elsewhere.
 //
 // Owner: the composition root. Thread: `handle` on any I/O thread; long prompts continue on the
@@ -29,9 +29,8 @@ struct ApiHandlerDeps {
   const ModelDirectory& models;
   Delivery& delivery;
   WorkPool& pool;
-  RandomSource random;                        // from any thread
-  std::function<std::string()> metrics_text;  // any thread
-  std::function<std::string()> status_json;   // on the control strand
+  RandomSource random;                       // from any thread
+  std::function<std::string()> status_json;  // on the control strand
   // On the control strand; false: no such node.
   std::function<bool(const NodeName&, std::chrono::milliseconds limit)> drain_node;
   std::string configured_model;  // known even before its first node

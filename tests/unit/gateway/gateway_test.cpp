@@ -123,6 +123,7 @@ class GatewayTest : public ::testing::Test {
     return http_call(
         gateway->http_address(), "POST", path, body, "Content-Type: application/json\r\n" + more);
   }
+  RawReply metrics() { return http_call(gateway->admin_address(), "GET", "/metrics"); }
   RawReply get(const std::string& path) { return http_call(gateway->http_address(), "GET", path); }
 
   const Logger log = Logger::silent();
@@ -536,7 +537,7 @@ TEST_P(FailoverStream, TextUsageAndLogprobsAreWhole) {
   EXPECT_EQ(at(events.end()[-2], "/usage/prompt_tokens_details/cached_tokens"), "3");
   EXPECT_EQ(at(events.end()[-3], "/choices/0/finish_reason"), "stop");
   EXPECT_THAT(reply.body, HasSubstr("\"failovers\":1"));
-  EXPECT_THAT(get("/metrics").body, HasSubstr("baton_failovers_total{reason=\"node_died\"} 1"));
+  EXPECT_THAT(metrics().body, HasSubstr("baton_failovers_total{reason=\"node_died\"} 1"));
 }
 
 TEST_P(FailoverStream, WholeRepliesToo) {
@@ -611,10 +612,11 @@ TEST_F(GatewayTest, ModelsStatusAndMetrics) {
   EXPECT_EQ(at(status.body, "/nodes/1/state"), "alive");
   EXPECT_EQ(at(status.body, "/ready"), "true");
   EXPECT_EQ(post("/v1/chat/completions", chat()).status, 200);
-  const RawReply metrics = get("/metrics");
-  EXPECT_THAT(metrics.body, HasSubstr("baton_requests_total{status=\"finished\"} 1"));
-  EXPECT_THAT(metrics.body, HasSubstr("baton_time_to_first_token_seconds_bucket"));
-  EXPECT_THAT(metrics.body, HasSubstr("baton_nodes{role=\"decode\",state=\"alive\"} 1"));
+  EXPECT_EQ(get("/metrics").status, 404);
+  const RawReply page = metrics();
+  EXPECT_THAT(page.body, HasSubstr("baton_requests_total{status=\"finished\"} 1"));
+  EXPECT_THAT(page.body, HasSubstr("baton_time_to_first_token_seconds_bucket"));
+  EXPECT_THAT(page.body, HasSubstr("baton_nodes{role=\"decode\",state=\"alive\"} 1"));
 }
 
 TEST_F(GatewayTest, ThousandStreamsAtOnce) {
