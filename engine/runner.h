@@ -40,10 +40,10 @@ struct ModelInfo {
 class TokenMask {
  public:
   virtual ~TokenMask() = default;
-  // The tokens allowed behind the sequence's output and the first `drafts` of the slice's drafts:
-  // bit t % 32 of word t / 32; waits until it is ready. Empty: all of them. On the engine thread;
-  // the words stay until the next call.
-  virtual std::span<const std::uint32_t> allowed(std::size_t drafts) = 0;
+  // The tokens allowed behind the sequence's output and `drafts`, each of which was allowed: bit
+  // t % 32 of word t / 32; waits until it is ready. Empty: all of them. On the engine thread; the
+  // words stay until the next call.
+  virtual std::span<const std::uint32_t> allowed(std::span<const TokenId> drafts) = 0;
 };
 
 // New tokens of one sequence in one step.

@@ -32,7 +32,9 @@ struct ModelSection {
   std::uint32_t context_length = 0;   // 0: the model's own
   std::string packed_cache = "auto";  // auto: packed/ in the cache; off; a folder
   std::uint32_t packed_cache_mb = 16'384;
-  std::uint32_t partial_sums = 0;  // 0: 4 where an engine has several ranks, else 1
+  std::uint32_t partial_sums = 0;         // 0: 4 where an engine has several ranks, else 1
+  std::string tool_parser = "auto";       // auto, off, hermes, llama3, mistral, gemma
+  std::string reasoning_parser = "auto";  // auto, off, think
 };
 
 struct KvSection {

@@ -74,6 +74,16 @@ void visit_model(ModelSection& s, ConfigVisitor& v) {
       "Pieces that the sums which ranks share out are made of. 4 gives the same answers for "
       "tensor_parallel 1, 2 and 4; 1 is for tensor_parallel 1 alone. 0: 4 where a node of this "
       "file has tensor_parallel above 1, else 1.");
+  v.text("tool_parser",
+         s.tool_parser,
+         one_of({"auto", "off", "hermes", "llama3", "mistral", "gemma"}),
+         "How the model writes calls of tools (docs/tools.md). auto: by its chat template. off: "
+         "requests with tools are refused.");
+  v.text("reasoning_parser",
+         s.reasoning_parser,
+         one_of({"auto", "off", "think"}),
+         "How the model marks its reasoning, which answers give apart. think: <think> tags. auto: "
+         "by its chat template. off: the tags stay in the text.");
   v.end_section();
 }
 

@@ -42,9 +42,17 @@ Status validate(const SamplingParams& sampling);
 
 // What the output must be; the gateway has checked that it compiles.
 struct Grammar {
-  enum class Kind : std::uint8_t { None = 0, Json = 1, JsonSchema = 2, Regex = 3, Ebnf = 4 };
+  // A structural tag is JSON that says where which schema, expression or text stands.
+  enum class Kind : std::uint8_t {
+    None = 0,
+    Json = 1,
+    JsonSchema = 2,
+    Regex = 3,
+    Ebnf = 4,
+    StructuralTag = 5
+  };
   Kind kind = Kind::None;
-  std::string text;  // schema, expression or rules; empty for Json
+  std::string text;  // schema, expression, rules or tag; empty for Json
   bool operator==(const Grammar&) const = default;
 };
 

@@ -265,7 +265,7 @@ Result<GenerateRequest> from_wire(const wire::GenerateRequest& message) {
   BATON_ASSIGN(request.deadline,
                millis_from("request.deadline_ms", message.deadline_ms(), WireLimits::kDeadlineMs));
   if (message.has_grammar()) {
-    if (message.grammar().kind() > static_cast<std::uint32_t>(Grammar::Kind::Ebnf)) {
+    if (message.grammar().kind() > static_cast<std::uint32_t>(Grammar::Kind::StructuralTag)) {
       return bad("request.grammar", fmt::format("kind {} is unknown", message.grammar().kind()));
     }
     if (message.grammar().text().size() > WireLimits::kGrammar) {

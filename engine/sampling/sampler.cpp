@@ -92,7 +92,7 @@ SampledToken Sampler::sample(std::span<float> logits,
     }
   }
   if (slice.mask != nullptr) {
-    apply_mask(logits, slice.mask->allowed(drafts));
+    apply_mask(logits, slice.mask->allowed(slice.drafts.first(drafts)));
   }
   if (params.temperature <= 0.0F) {
     out.token = argmax(logits);

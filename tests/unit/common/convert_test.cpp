@@ -210,7 +210,7 @@ TEST(Convert, RequestBoundsAreChecked) {
        {"logprobs", [](auto& m) { m.mutable_sampling()->set_num_logprobs(21); }},
        {"logit_bias", [](auto& m) { m.mutable_sampling()->mutable_logit_bias(0)->set_bias(101); }},
        {"logit_bias", [](auto& m) { m.mutable_sampling()->mutable_logit_bias(0)->set_token(-1); }},
-       {"request.grammar", [](auto& m) { m.mutable_grammar()->set_kind(5); }},
+       {"request.grammar", [](auto& m) { m.mutable_grammar()->set_kind(6); }},
        {"request.grammar",
         [](auto& m) { m.mutable_grammar()->set_text(std::string(WireLimits::kGrammar + 1, 'a')); }},
        {"request.prompt_logprobs", [](auto& m) { m.set_prompt_logprobs(22); }},

@@ -67,9 +67,9 @@ TEST(Sampler, BiasComesBeforeTheChoiceAndOutsideTokensAreIgnored) {
 TEST(Sampler, AMaskBarsWhatItDoesNotName) {
   class OneToken final : public TokenMask {
    public:
-    std::span<const std::uint32_t> allowed(std::size_t drafts) override {
+    std::span<const std::uint32_t> allowed(std::span<const TokenId> drafts) override {
       words_ = {0, 0};
-      words_[1] = 1U << (drafts + 1);  // token 33 behind no draft, 34 behind one
+      words_[1] = 1U << (drafts.size() + 1);  // token 33 behind no draft, 34 behind one
       return words_;
     }
 
