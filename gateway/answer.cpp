@@ -46,9 +46,16 @@ Answer::Answer(std::shared_ptr<HttpExchange> exchange,
       writer_(setup_.identity, options_of(api)) {
   choices_.reserve(setup_.choices.size());
   for (const AnswerSetup::Choice& choice : setup_.choices) {
-    const auto index = static_cast<std::uint32_t>(choices_.size());
-    choices_.push_back(
-        {ChoiceStream(api, *setup_.artifacts->tokenizer, index, choice.min_tokens), false, 0, {}});
+    const AnswerSetup::Prompt& prompt = setup_.prompts[choice.prompt];
+    choices_.push_back({ChoiceStream(api,
+                                     {*setup_.artifacts->tokenizer,
+                                      static_cast<std::uint32_t>(choices_.size()),
+                                      choice.min_tokens,
+                                      prompt.text,
+                                      prompt.ids}),
+                        false,
+                        0,
+                        {}});
   }
 }
 
@@ -167,7 +174,7 @@ void Answer::take_end(std::uint32_t number, AnswerEnd end) {
   std::string out;
   begin(number, out);
   const Usage total = usage();
-  writer_.close(out, choice.stream.text(), choice.stream.finish(), total, choice.figures);
+  writer_.close(out, choice.stream.text(), choice.stream.ending(), total, choice.figures);
   choice.stream.clear();
   if (is_last) {
     done_ = true;
@@ -184,7 +191,8 @@ void Answer::reply_whole() {
   done_ = true;
   std::vector<WholeChoice> choices;
   for (std::uint32_t i = 0; i < choices_.size(); ++i) {
-    choices.push_back({choices_[i].stream.text(), choices_[i].stream.finish(), prompt_ids(i)});
+    const ChoiceStream& stream = choices_[i].stream;
+    choices.push_back({stream.text(), stream.ending(), prompt_ids(i), stream.prompt_logprobs()});
   }
   reply_json(*exchange_,
              200,

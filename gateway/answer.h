@@ -31,7 +31,8 @@ class Delivery;
 struct AnswerSetup {
   struct Prompt {
     std::uint32_t tokens = 0;
-    std::vector<TokenId> ids;  // only when they are to be returned
+    std::vector<TokenId> ids;  // only when they are to be returned, or echoed
+    std::string text;          // only when it is echoed
   };
   struct Choice {
     RequestId id{};

@@ -5,6 +5,8 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,11 +21,15 @@ namespace baton::gateway {
 
 class ChoiceStream {
  public:
-  // `index`: of the choice in the reply. `tokenizer` must outlive the choice.
-  ChoiceStream(const ApiRequest& api,
-               const engine::Tokenizer& tokenizer,
-               std::uint32_t index,
-               std::uint32_t min_tokens);
+  // What a choice begins with. `tokenizer`, `prompt_text` and `prompt_ids` must outlive it.
+  struct Start {
+    const engine::Tokenizer& tokenizer;
+    std::uint32_t index = 0;  // in the reply
+    std::uint32_t min_tokens = 0;
+    std::string_view prompt_text;         // with echo: comes before what is generated
+    std::span<const TokenId> prompt_ids;  // with echo
+  };
+  ChoiceStream(const ApiRequest& api, const Start& start);
 
   // True when a stop string ends the choice with this event; later events are not to be given.
   bool take(const TokenEvent& event);
@@ -37,11 +43,15 @@ class ChoiceStream {
   void clear();
 
   bool is_stopped() const { return stopped_; }
-  FinishReason finish() const { return finish_; }
+  // Borrows from the choice.
+  ChoiceEnd ending() const { return {finish_, watcher_.matched(), stop_token_}; }
+  const std::string& prompt_logprobs() const { return prompt_logprobs_; }  // JSON, or empty
   std::uint32_t completion_tokens() const { return completion_tokens_; }
   std::uint32_t index() const { return index_; }
 
  private:
+  // The prompt's part of the first event.
+  void begin(const TokenEvent& event);
   void add_token(const TokenEvent& event, std::size_t i);
   void show(std::string_view text);  // through the stop watcher into visible_
 
@@ -50,14 +60,23 @@ class ChoiceStream {
   StopWatcher watcher_;
   std::uint32_t index_;
   std::uint32_t min_tokens_;
-  bool wants_logprobs_;
+  std::string_view prompt_text_;
+  std::span<const TokenId> prompt_ids_;
+  std::vector<TokenId> stop_token_ids_;  // of the client
+  std::int32_t num_logprobs_;
+  std::int32_t num_prompt_logprobs_;
+  bool echoes_;
+  bool hides_output_;
   bool wants_token_ids_;
   std::string visible_;
   std::vector<TextLogprob> entries_;
   std::vector<TokenId> token_ids_;
   std::uint32_t entries_offset_ = 0;  // text before entries_, for text_offset
   std::uint32_t completion_tokens_ = 0;
+  std::string prompt_logprobs_;
+  bool began_ = false;
   bool stopped_ = false;  // by a stop string
+  std::optional<TokenId> stop_token_;
   FinishReason finish_ = FinishReason::None;
 };
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <functional>
 #include <utility>
 
 #include "gateway/answer.h"
@@ -20,6 +21,24 @@ std::int64_t unix_seconds() {
 
 std::string_view id_prefix(Endpoint endpoint) {
   return endpoint == Endpoint::Chat ? "chatcmpl" : "cmpl";
+}
+
+// As it comes back with `echo`.
+std::string prompt_text(const ApiPrompt& prompt, const ModelArtifacts& artifacts) {
+  if (!prompt.is_ids) {
+    return prompt.text;
+  }
+  engine::Detokenizer detokenizer(*artifacts.tokenizer, true);
+  std::string text;
+  for (const TokenId id : prompt.ids) {
+    text += detokenizer.push(id);
+  }
+  return text + detokenizer.flush();
+}
+
+// Requests of one session find the cache of the nodes that served it; 0: of none.
+std::uint64_t affinity_of(const ApiRequest& api) {
+  return api.prompt_cache_key.empty() ? 0 : std::hash<std::string>{}(api.prompt_cache_key);
 }
 
 }  // namespace
@@ -92,8 +111,11 @@ void GenerateApi::submit(const Exchange& exchange,
     if (choice.choice == 0) {
       auto& prompt = setup.prompts.emplace_back();
       prompt.tokens = static_cast<std::uint32_t>(choice.prompt.size());
-      if (api.return_token_ids) {
+      if (api.return_token_ids || api.echo) {
         prompt.ids = choice.prompt;
+      }
+      if (api.echo) {
+        prompt.text = prompt_text(api.prompts[setup.prompts.size() - 1], *found.model->artifacts);
       }
     }
     prompts.push_back(setup.prompts.size() - 1);
@@ -120,7 +142,8 @@ void GenerateApi::submit(const Exchange& exchange,
     submissions.push_back({.request = std::move(choices[i]),
                            .received = http.received,
                            .sink = answer->sink(i),
-                           .chains = chains[prompts[i]]});
+                           .chains = chains[prompts[i]],
+                           .affinity = affinity_of(api)});
   }
   deps_.control.post([this, submissions = std::move(submissions)]() mutable {
     for (Submission& submission : submissions) {

@@ -24,37 +24,11 @@ void append_count(std::string& out, std::uint32_t count) {
   fmt::format_to(std::back_inserter(out), "{}", count);
 }
 
-void append_number(std::string& out, float logprob) {
-  fmt::format_to(std::back_inserter(out), "{}", std::isfinite(logprob) ? logprob : kTinyLogprob);
-}
-
-// A token may be a part of a character: its text then shows U+FFFD and `bytes` tells the truth.
-std::string printable_token(std::string_view bytes) {
-  std::string out;
-  std::size_t i = 0;
-  while (i < bytes.size()) {
-    const auto lead = static_cast<unsigned char>(bytes[i]);
-    const std::size_t length = lead < 0x80 ? 1 : lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
-    bool whole = lead < 0x80 || (lead >= 0xc2 && lead <= 0xf4 && i + length <= bytes.size());
-    for (std::size_t k = 1; whole && k < length; ++k) {
-      whole = (static_cast<unsigned char>(bytes[i + k]) & 0xc0) == 0x80;
-    }
-    if (whole) {
-      out += bytes.substr(i, length);
-      i += length;
-    } else {
-      out += "\xef\xbf\xbd";
-      ++i;
-    }
-  }
-  return out;
-}
-
 void append_token_entry(std::string& out, std::string_view bytes, float logprob) {
   out += "\"token\":";
   append_json_string(out, printable_token(bytes));
   out += ",\"logprob\":";
-  append_number(out, logprob);
+  append_logprob(out, logprob);
   out += ",\"bytes\":[";
   for (std::size_t i = 0; i < bytes.size(); ++i) {
     fmt::format_to(std::back_inserter(out),
@@ -94,18 +68,23 @@ void append_completion_logprobs(std::string& out,
     tokens += comma;
     append_json_string(tokens, text);
     values += comma;
-    append_number(values, logprobs[i].logprob);
     tops += comma;
+    fmt::format_to(std::back_inserter(offsets), "{}{}", comma, offset);
+    offset += static_cast<std::uint32_t>(text.size());
+    if (!logprobs[i].is_known) {
+      values += "null";
+      tops += "null";
+      continue;
+    }
+    append_logprob(values, logprobs[i].logprob);
     tops += '{';
     for (std::size_t k = 0; k < logprobs[i].top.size(); ++k) {
       tops += k == 0 ? "" : ",";
       append_json_string(tops, printable_token(logprobs[i].top[k].bytes));
       tops += ':';
-      append_number(tops, logprobs[i].top[k].logprob);
+      append_logprob(tops, logprobs[i].top[k].logprob);
     }
     tops += '}';
-    fmt::format_to(std::back_inserter(offsets), "{}{}", comma, offset);
-    offset += static_cast<std::uint32_t>(text.size());
   }
   fmt::format_to(std::back_inserter(out),
                  "{{\"tokens\":[{}],\"token_logprobs\":[{}],\"top_logprobs\":[{}],"
@@ -116,14 +95,21 @@ void append_completion_logprobs(std::string& out,
                  offsets);
 }
 
-void append_finish(std::string& out, FinishReason reason) {
-  const std::string_view name = finish_name(reason);
+void append_finish(std::string& out, const ChoiceEnd& end) {
+  const std::string_view name = finish_name(end.finish);
   if (name.empty()) {
     out += ",\"finish_reason\":null";
+    return;
+  }
+  out += ",\"finish_reason\":\"";
+  out += name;
+  out += "\",\"stop_reason\":";
+  if (!end.stop_string.empty()) {
+    append_json_string(out, end.stop_string);
+  } else if (end.stop_token) {
+    append_count(out, static_cast<std::uint32_t>(*end.stop_token));
   } else {
-    out += ",\"finish_reason\":\"";
-    out += name;
-    out += '"';
+    out += "null";
   }
 }
 
@@ -132,6 +118,31 @@ double milliseconds(std::chrono::microseconds value) {
 }
 
 }  // namespace
+
+void append_logprob(std::string& out, float logprob) {
+  fmt::format_to(std::back_inserter(out), "{}", std::isfinite(logprob) ? logprob : kTinyLogprob);
+}
+
+std::string printable_token(std::string_view bytes) {
+  std::string out;
+  std::size_t i = 0;
+  while (i < bytes.size()) {
+    const auto lead = static_cast<unsigned char>(bytes[i]);
+    const std::size_t length = lead < 0x80 ? 1 : lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
+    bool whole = lead < 0x80 || (lead >= 0xc2 && lead <= 0xf4 && i + length <= bytes.size());
+    for (std::size_t k = 1; whole && k < length; ++k) {
+      whole = (static_cast<unsigned char>(bytes[i + k]) & 0xc0) == 0x80;
+    }
+    if (whole) {
+      out += bytes.substr(i, length);
+      i += length;
+    } else {
+      out += "\xef\xbf\xbd";
+      ++i;
+    }
+  }
+  return out;
+}
 
 std::string_view finish_name(FinishReason reason) {
   return reason == FinishReason::Stop ? "stop" : reason == FinishReason::Length ? "length" : "";
@@ -239,14 +250,14 @@ void ResponseWriter::begin(std::string& out,
 
 void ResponseWriter::append_chunk(std::string& out,
                                   const ChoiceText& choice,
-                                  FinishReason reason,
+                                  const ChoiceEnd& end,
                                   const Usage& usage,
                                   std::string_view figures) const {
   begin_choice(out, choice.index);
   if (!is_chat()) {
     out += ",\"text\":";
     append_json_string(out, choice.text);
-  } else if (reason != FinishReason::None && choice.text.empty()) {
+  } else if (end.finish != FinishReason::None && choice.text.empty()) {
     out += ",\"delta\":{}";
   } else {
     out += ",\"delta\":{\"content\":";
@@ -255,7 +266,7 @@ void ResponseWriter::append_chunk(std::string& out,
   }
   out += ",\"logprobs\":";
   append_logprobs(out, choice);
-  append_finish(out, reason);
+  append_finish(out, end);
   if (options_.token_ids) {
     out += ",\"token_ids\":";
     append_ids(out, choice.token_ids);
@@ -275,20 +286,20 @@ void ResponseWriter::append_chunk(std::string& out,
 }
 
 void ResponseWriter::chunk(std::string& out, const ChoiceText& choice, const Usage& usage) const {
-  append_chunk(out, choice, FinishReason::None, usage, {});
+  append_chunk(out, choice, {}, usage, {});
 }
 
 void ResponseWriter::close(std::string& out,
                            const ChoiceText& rest,
-                           FinishReason reason,
+                           const ChoiceEnd& end,
                            const Usage& usage,
                            std::string_view figures) const {
   // Text that was held back goes out first: the closing delta of a chat is empty.
   if (is_chat() && (!rest.text.empty() || !rest.logprobs.empty() || !rest.token_ids.empty())) {
     chunk(out, rest, usage);
-    append_chunk(out, {.index = rest.index}, reason, usage, figures);
+    append_chunk(out, {.index = rest.index}, end, usage, figures);
   } else {
-    append_chunk(out, rest, reason, usage, figures);
+    append_chunk(out, rest, end, usage, figures);
   }
 }
 
@@ -329,7 +340,7 @@ void ResponseWriter::append_whole(std::string& out, const WholeChoice& choice) c
   }
   out += ",\"logprobs\":";
   append_logprobs(out, choice.text);
-  append_finish(out, choice.finish);
+  append_finish(out, choice.end);
   if (options_.token_ids) {
     out += ",\"token_ids\":";
     append_ids(out, choice.text.token_ids);
@@ -337,6 +348,10 @@ void ResponseWriter::append_whole(std::string& out, const WholeChoice& choice) c
       out += ",\"prompt_token_ids\":";
       append_ids(out, choice.prompt_ids);
     }
+  }
+  if (!is_chat() && !choice.prompt_logprobs.empty()) {
+    out += ",\"prompt_logprobs\":";
+    out += choice.prompt_logprobs;
   }
   out += '}';
 }
@@ -362,6 +377,10 @@ std::string ResponseWriter::whole(std::span<const WholeChoice> choices,
   if (options_.token_ids && is_chat()) {
     out += ",\"prompt_token_ids\":";
     append_ids(out, choices.front().prompt_ids);
+  }
+  if (is_chat() && !choices.front().prompt_logprobs.empty()) {
+    out += ",\"prompt_logprobs\":";
+    out += choices.front().prompt_logprobs;
   }
   out += ",\"usage\":";
   append_usage(out, usage);

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -38,6 +39,7 @@ struct TextLogprob {
     float logprob = 0;
   };
   std::vector<Top> top;
+  bool is_known = true;  // false: the first token of an echoed prompt has none
 };
 
 // What one chunk, or the whole answer, says of its choice.
@@ -49,11 +51,20 @@ struct ChoiceText {
   std::uint32_t index = 0;
 };
 
+// How a choice ended.
+struct ChoiceEnd {
+  FinishReason finish = FinishReason::None;
+  // The stop string, or the token id of `stop_token_ids`, that ended it; neither: null.
+  std::string_view stop_string;
+  std::optional<TokenId> stop_token;
+};
+
 // A choice that has ended.
 struct WholeChoice {
   ChoiceText text;
-  FinishReason finish = FinishReason::None;
+  ChoiceEnd end;
   std::span<const TokenId> prompt_ids;
+  std::string_view prompt_logprobs;  // JSON; empty: not asked for
 };
 
 struct ResponseOptions {
@@ -77,7 +88,7 @@ class ResponseWriter {
   // The closing chunk of the choice; `figures_json`: an object for the key "baton", or empty.
   void close(std::string& out,
              const ChoiceText& rest,
-             FinishReason reason,
+             const ChoiceEnd& end,
              const Usage& usage,
              std::string_view figures_json) const;
   // Only when usage was asked for: the chunk with empty choices.
@@ -97,7 +108,7 @@ class ResponseWriter {
   void begin_choice(std::string& out, std::uint32_t index) const;
   void append_chunk(std::string& out,
                     const ChoiceText& choice,
-                    FinishReason reason,
+                    const ChoiceEnd& end,
                     const Usage& usage,
                     std::string_view figures_json) const;
   void append_logprobs(std::string& out, const ChoiceText& choice) const;
@@ -107,6 +118,11 @@ class ResponseWriter {
   const ResponseOptions options_;
   std::string head_;  // `data: {"id":…,"object":…,"created":…,"model":…`
 };
+
+// What JSON has instead of minus infinity is -9999.
+void append_logprob(std::string& out, float logprob);
+// A token may be a part of a character: its text then shows U+FFFD and `bytes` tells the truth.
+std::string printable_token(std::string_view bytes);
 
 std::string figures_json(const AnswerFigures& figures);
 void append_usage(std::string& out, const Usage& usage);
