@@ -13,8 +13,8 @@
 
 #include "common/types/token_event.h"
 #include "engine/tokenizer/tokenizer.h"
+#include "gateway/answer_writer.h"
 #include "gateway/openai_request.h"
-#include "gateway/responses.h"
 #include "gateway/stop_watcher.h"
 
 namespace baton::gateway {

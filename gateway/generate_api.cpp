@@ -9,6 +9,7 @@
 #include "gateway/json_body.h"
 #include "gateway/prompt_builder.h"
 #include "gateway/replies.h"
+#include "gateway/responses.h"
 
 namespace baton::gateway {
 namespace {
@@ -21,6 +22,22 @@ std::int64_t unix_seconds() {
 
 std::string_view id_prefix(Endpoint endpoint) {
   return endpoint == Endpoint::Chat ? "chatcmpl" : "cmpl";
+}
+
+std::unique_ptr<AnswerWriter> make_writer(const ApiRequest& api,
+                                          const ServedModel& model,
+                                          std::uint64_t number) {
+  ResponseIdentity identity{api.endpoint,
+                            fmt::format("{}-{:016x}", id_prefix(api.endpoint), number),
+                            unix_seconds(),
+                            model.id,
+                            model.fingerprint};
+  return std::make_unique<ResponseWriter>(
+      std::move(identity),
+      ResponseOptions{api.sampling.num_logprobs >= 0,
+                      api.return_token_ids,
+                      api.stream && api.include_usage,
+                      api.stream && api.include_usage && api.continuous_usage});
 }
 
 // As it comes back with `echo`.
@@ -99,11 +116,6 @@ void GenerateApi::submit(const Exchange& exchange,
   const std::uint64_t number = choices.front().id.value;
   AnswerSetup setup;
   setup.request_id = request_id_for(http, number);
-  setup.identity = ResponseIdentity{api.endpoint,
-                                    fmt::format("{}-{:016x}", id_prefix(api.endpoint), number),
-                                    unix_seconds(),
-                                    found.model->id,
-                                    found.model->fingerprint};
   setup.artifacts = found.model->artifacts;
   std::vector<RequestId> ids;
   std::vector<std::size_t> prompts;  // of each choice
@@ -135,7 +147,8 @@ void GenerateApi::submit(const Exchange& exchange,
   setup.stop = [this](RequestId id, bool want_figures) {
     deps_.control.post([this, id, want_figures] { deps_.tracker.stop(id, want_figures); });
   };
-  auto answer = std::make_shared<Answer>(exchange, api, std::move(setup), deps_.delivery);
+  auto answer = std::make_shared<Answer>(
+      exchange, api, std::move(setup), make_writer(api, *found.model, number), deps_.delivery);
   answer->start();
   std::vector<Submission> submissions;
   for (std::uint32_t i = 0; i < choices.size(); ++i) {

@@ -6,6 +6,7 @@
 #include <iterator>
 
 #include "gateway/json_text.h"
+#include "gateway/responses.h"
 
 namespace baton::gateway {
 namespace {

@@ -11,7 +11,7 @@
 
 #include "common/types/token_event.h"
 #include "engine/tokenizer/tokenizer.h"
-#include "gateway/responses.h"
+#include "gateway/answer_writer.h"
 
 namespace baton::gateway {
 

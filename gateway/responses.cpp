@@ -10,6 +10,7 @@
 namespace baton::gateway {
 namespace {
 
+constexpr std::string_view kDone = "data: [DONE]\n\n";
 constexpr float kTinyLogprob = -9999.0F;  // what JSON has instead of minus infinity
 
 void append_ids(std::string& out, std::span<const TokenId> ids) {
@@ -220,7 +221,7 @@ void ResponseWriter::begin_choice(std::string& out, std::uint32_t index) const {
 
 void ResponseWriter::begin(std::string& out,
                            std::uint32_t index,
-                           std::span<const TokenId> prompt_ids) const {
+                           std::span<const TokenId> prompt_ids) {
   if (!is_chat() && !options_.token_ids) {
     return;
   }
@@ -285,7 +286,7 @@ void ResponseWriter::append_chunk(std::string& out,
   out += "}\n\n";
 }
 
-void ResponseWriter::chunk(std::string& out, const ChoiceText& choice, const Usage& usage) const {
+void ResponseWriter::chunk(std::string& out, const ChoiceText& choice, const Usage& usage) {
   append_chunk(out, choice, {}, usage, {});
 }
 
@@ -293,7 +294,7 @@ void ResponseWriter::close(std::string& out,
                            const ChoiceText& rest,
                            const ChoiceEnd& end,
                            const Usage& usage,
-                           std::string_view figures) const {
+                           std::string_view figures) {
   // Text that was held back goes out first: the closing delta of a chat is empty.
   if (is_chat() && (!rest.text.empty() || !rest.logprobs.empty() || !rest.token_ids.empty())) {
     chunk(out, rest, usage);
@@ -303,28 +304,21 @@ void ResponseWriter::close(std::string& out,
   }
 }
 
-void ResponseWriter::usage(std::string& out, const Usage& usage) const {
-  if (!options_.include_usage) {
-    return;
+void ResponseWriter::finish(std::string& out, const Usage& usage) {
+  if (options_.include_usage) {
+    out += head_;
+    out += ",\"choices\":[],\"usage\":";
+    append_usage(out, usage);
+    out += "}\n\n";
   }
-  out += head_;
-  out += ",\"choices\":[],\"usage\":";
-  append_usage(out, usage);
-  out += "}\n\n";
+  out += kDone;
 }
 
-void ResponseWriter::done(std::string& out) {
-  out += "data: [DONE]\n\n";
-}
-
-void ResponseWriter::error(std::string& out, const ApiError& error) {
+void ResponseWriter::fail(std::string& out, const ApiError& error) {
   out += "data: ";
   out += error_body(error);
   out += "\n\n";
-}
-
-void ResponseWriter::comment(std::string& out) {
-  out += ": keep-alive\n\n";
+  out += kDone;
 }
 
 void ResponseWriter::append_whole(std::string& out, const WholeChoice& choice) const {
@@ -358,7 +352,7 @@ void ResponseWriter::append_whole(std::string& out, const WholeChoice& choice) c
 
 std::string ResponseWriter::whole(std::span<const WholeChoice> choices,
                                   const Usage& usage,
-                                  std::string_view figures) const {
+                                  std::string_view figures) {
   std::string out = "{\"id\":";
   append_json_string(out, identity_.id);
   fmt::format_to(std::back_inserter(out),

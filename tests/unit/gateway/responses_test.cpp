@@ -25,13 +25,12 @@ constexpr const char* kUsage =
 TEST(Responses, ChatStreamWithUsage) {
   ResponseOptions options;
   options.include_usage = true;
-  const ResponseWriter writer = chat_writer(options);
+  ResponseWriter writer = chat_writer(options);
   std::string out;
   writer.begin(out, 0, {});
   writer.chunk(out, ChoiceText{"a\"\n", {}, 0, {}}, {});
   writer.close(out, {}, {FinishReason::Stop}, {}, "");
-  writer.usage(out, Usage{3, 2, 1});
-  ResponseWriter::done(out);
+  writer.finish(out, Usage{3, 2, 1});
   const std::string head = kHead;
   EXPECT_EQ(
       out,
@@ -48,7 +47,7 @@ TEST(Responses, ChatStreamWithUsage) {
 }
 
 TEST(Responses, ChoicesHaveTheirIndex) {
-  const ResponseWriter writer = chat_writer();
+  ResponseWriter writer = chat_writer();
   std::string out;
   writer.begin(out, 1, {});
   writer.chunk(out, {.text = "a", .index = 2}, {});
@@ -73,7 +72,7 @@ TEST(Responses, ChoicesHaveTheirIndex) {
 }
 
 TEST(Responses, StopReasonNamesTheStringOrTheToken) {
-  const ResponseWriter writer = chat_writer();
+  ResponseWriter writer = chat_writer();
   std::string out;
   writer.close(out, {}, {FinishReason::Stop, "a\"b", std::nullopt}, {}, "");
   EXPECT_NE(out.find(R"("finish_reason":"stop","stop_reason":"a\"b"})"), std::string::npos) << out;
@@ -85,7 +84,7 @@ TEST(Responses, StopReasonNamesTheStringOrTheToken) {
 TEST(Responses, AnEchoedPromptsFirstTokenHasNoLogprob) {
   ResponseOptions options;
   options.logprobs = true;
-  const ResponseWriter writer({Endpoint::Completions, "cmpl-1", 7, "m", "fp_1"}, options);
+  ResponseWriter writer({Endpoint::Completions, "cmpl-1", 7, "m", "fp_1"}, options);
   const std::vector<TextLogprob> entries{{.bytes = "ab", .is_known = false}, {"c", -2.0F, {}}};
   std::string out;
   writer.chunk(out, ChoiceText{"abc", entries, 0, {}}, {});
@@ -96,15 +95,15 @@ TEST(Responses, AnEchoedPromptsFirstTokenHasNoLogprob) {
 }
 
 TEST(Responses, NoUsageUnlessAsked) {
-  const ResponseWriter writer = chat_writer();
+  ResponseWriter writer = chat_writer();
   std::string out;
   writer.chunk(out, ChoiceText{"a", {}, 0, {}}, {});
-  writer.usage(out, Usage{3, 2, 1});
+  writer.finish(out, Usage{3, 2, 1});
   EXPECT_EQ(out.find("usage"), std::string::npos);
 }
 
 TEST(Responses, HeldBackTextComesBeforeTheEmptyClosingDelta) {
-  const ResponseWriter writer = chat_writer();
+  ResponseWriter writer = chat_writer();
   std::string out;
   writer.close(out, ChoiceText{"tail", {}, 0, {}}, {FinishReason::Length}, {}, "");
   const std::string head = kHead;
@@ -119,7 +118,7 @@ TEST(Responses, HeldBackTextComesBeforeTheEmptyClosingDelta) {
 }
 
 TEST(Responses, WholeChat) {
-  const ResponseWriter writer = chat_writer();
+  ResponseWriter writer = chat_writer();
   EXPECT_EQ(
       writer.whole(std::vector<WholeChoice>{{{"hi", {}, 0, {}}, {FinishReason::Stop}, {}, {}}},
                    Usage{3, 2, 1},
@@ -133,7 +132,7 @@ TEST(Responses, WholeChat) {
 TEST(Responses, WholeCompletionWithTokenIdsAndFigures) {
   ResponseOptions options;
   options.token_ids = true;
-  const ResponseWriter writer({Endpoint::Completions, "cmpl-1", 7, "m", "fp_1"}, options);
+  ResponseWriter writer({Endpoint::Completions, "cmpl-1", 7, "m", "fp_1"}, options);
   const TokenId prompt[] = {1, 2, 3};
   const TokenId answer[] = {4, 5};
   EXPECT_EQ(
@@ -150,7 +149,7 @@ TEST(Responses, WholeCompletionWithTokenIdsAndFigures) {
 TEST(Responses, ChatLogprobsShowBytesOfHalfCharacters) {
   ResponseOptions options;
   options.logprobs = true;
-  const ResponseWriter writer = chat_writer(options);
+  ResponseWriter writer = chat_writer(options);
   const std::vector<TextLogprob> entries{
       {"\xf0\x9f", -std::numeric_limits<float>::infinity(), {{"a", -0.5F}}}};
   std::string out;
@@ -167,7 +166,7 @@ TEST(Responses, ChatLogprobsShowBytesOfHalfCharacters) {
 TEST(Responses, CompletionLogprobs) {
   ResponseOptions options;
   options.logprobs = true;
-  const ResponseWriter writer({Endpoint::Completions, "cmpl-1", 7, "m", "fp_1"}, options);
+  ResponseWriter writer({Endpoint::Completions, "cmpl-1", 7, "m", "fp_1"}, options);
   const std::vector<TextLogprob> entries{{"ab", -1.0F, {{"ab", -1.0F}}}, {"c", -2.0F, {}}};
   std::string out;
   writer.chunk(out, ChoiceText{"abc", entries, 10, {}}, {});
@@ -179,11 +178,12 @@ TEST(Responses, CompletionLogprobs) {
 
 TEST(Responses, ErrorEventHasFourKeys) {
   std::string out;
-  ResponseWriter::error(out, bad_request("c", "", "m"));
+  ResponseWriter writer = chat_writer();
+  writer.fail(out, bad_request("c", "", "m"));
   EXPECT_EQ(out,
             R"(data: {"error":{"message":"m","type":"invalid_request_error","param":null,)"
             R"("code":"c"}})"
-            "\n\n");
+            "\n\ndata: [DONE]\n\n");
 }
 
 TEST(Responses, FiguresAreMilliseconds) {
