@@ -14,6 +14,7 @@ namespace baton::gateway {
 namespace {
 
 constexpr std::string_view kModelsPath = "/v1/models";
+constexpr std::string_view kResponsesPath = "/v1/responses/";
 constexpr std::string_view kNodesPath = "/v1/baton/nodes/";
 constexpr std::string_view kDrainPath = "/drain";
 constexpr std::uint64_t kDrainLimitMs = 60'000;
@@ -44,8 +45,20 @@ std::optional<std::chrono::milliseconds> drain_limit(std::string_view query) {
 
 // What a path allows; empty: no such path.
 std::string_view methods_of(const std::string& path) {
-  if (path == "/v1/chat/completions" || path == "/v1/completions") {
-    return "POST, OPTIONS";
+  for (const std::string_view known : {"/v1/chat/completions",
+                                       "/v1/completions",
+                                       "/v1/responses",
+                                       "/tokenize",
+                                       "/v1/tokenize",
+                                       "/detokenize",
+                                       "/v1/detokenize"}) {
+    if (path == known) {
+      return "POST, OPTIONS";
+    }
+  }
+  if (path.starts_with(kResponsesPath) && path.size() > kResponsesPath.size() &&
+      path.find('/', kResponsesPath.size()) == std::string::npos) {
+    return "GET, HEAD, DELETE, OPTIONS";
   }
   if (is_drain_path(path)) {
     return "POST, OPTIONS";
@@ -87,7 +100,9 @@ ApiHandler::ApiHandler(ApiHandlerDeps deps)
                  deps_.random,
                  deps_.configured_model,
                  deps_.keepalive,
-                 deps_.cost}) {}
+                 deps_.cost,
+                 deps_.store}),
+      tokenize_({deps_.models, deps_.pool, deps_.random, deps_.configured_model}) {}
 
 std::string ApiHandler::new_request_id(const HttpExchange& exchange) const {
   return request_id_for(exchange.request(), deps_.random());
@@ -118,11 +133,16 @@ void ApiHandler::handle(std::shared_ptr<HttpExchange> exchange) {
         *exchange, no_such_path(request.method, request.path), new_request_id(*exchange));
   }
   const bool get_like = request.method == "GET" || request.method == "HEAD";
-  if (allowed.starts_with("GET") ? !get_like : request.method != "POST") {
+  const bool deletes =
+      request.method == "DELETE" && allowed.find("DELETE") != std::string_view::npos;
+  if (!deletes && (allowed.starts_with("GET") ? !get_like : request.method != "POST")) {
     HttpHeaders headers = api_headers("application/json", new_request_id(*exchange));
     headers.emplace_back("allow", std::string(allowed));
     const ApiError error = method_not_allowed(request.method, request.path, allowed);
     return exchange->respond(error.status, std::move(headers), error_body(error));
+  }
+  if (request.path.starts_with(kResponsesPath)) {
+    return kept_response(*exchange, request.path.substr(kResponsesPath.size()));
   }
   if (get_like) {
     return get(exchange);
@@ -139,7 +159,37 @@ void ApiHandler::post(const Exchange& exchange) {
     return reply_error(
         *exchange, unavailable("The server is shutting down."), new_request_id(*exchange));
   }
-  generate_.handle(exchange, path == "/v1/completions" ? Endpoint::Completions : Endpoint::Chat);
+  if (path.ends_with("/detokenize")) {
+    return tokenize_.detokenize(exchange);
+  }
+  if (path.ends_with("/tokenize")) {
+    return tokenize_.tokenize(exchange);
+  }
+  generate_.handle(exchange,
+                   path == "/v1/completions" ? Endpoint::Completions
+                   : path == "/v1/responses" ? Endpoint::Responses
+                                             : Endpoint::Chat);
+}
+
+void ApiHandler::kept_response(HttpExchange& exchange, const std::string& id) const {
+  const bool deletes = exchange.request().method == "DELETE";
+  const auto kept = deps_.store.get(id);
+  if (kept == nullptr || (deletes && !deps_.store.erase(id))) {
+    ApiError error = bad_request("not_found",
+                                 "response_id",
+                                 deps_.store.is_on() ? "No response of this id is kept here."
+                                                     : "This server keeps no responses: "
+                                                       "gateway.store_responses_mb is 0.");
+    error.status = 404;
+    return reply_error(exchange, error, new_request_id(exchange));
+  }
+  if (!deletes) {
+    return reply_json(exchange, 200, kept->json, new_request_id(exchange));
+  }
+  std::string body = "{\"id\":";
+  append_json_string(body, id);
+  reply_json(
+      exchange, 200, body + ",\"object\":\"response\",\"deleted\":true}", new_request_id(exchange));
 }
 
 void ApiHandler::get(const Exchange& exchange) {

@@ -19,7 +19,9 @@
 #include "gateway/http_exchange.h"
 #include "gateway/prompt_cost.h"
 #include "gateway/request_tracker.h"
+#include "gateway/responses_api/response_store.h"
 #include "gateway/served_models.h"
+#include "gateway/tokenize_api.h"
 #include "gateway/work_pool.h"
 
 namespace baton::gateway {
@@ -36,6 +38,7 @@ struct ApiHandlerDeps {
   std::function<bool(const NodeName&, std::chrono::milliseconds limit)> drain_node;
   std::string configured_model;  // known even before its first node
   Duration keepalive{};
+  ResponseStore& store;
   PromptCost cost{};
 };
 
@@ -51,6 +54,8 @@ class ApiHandler {
  private:
   using Exchange = std::shared_ptr<HttpExchange>;
   void post(const Exchange& exchange);
+  // GET or DELETE of a kept response.
+  void kept_response(HttpExchange& exchange, const std::string& id) const;
   void get(const Exchange& exchange);
   void list_models(HttpExchange& exchange) const;
   void show_model(HttpExchange& exchange, const std::string& id) const;
@@ -60,6 +65,7 @@ class ApiHandler {
 
   const ApiHandlerDeps deps_;
   GenerateApi generate_;
+  TokenizeApi tokenize_;
   std::atomic<bool> draining_{false};
 };
 

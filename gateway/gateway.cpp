@@ -81,6 +81,7 @@ struct Gateway::Parts {
         fetcher(
             control.executor(), membership, pool, log, [this] { publisher.publish(); }, cost),
         publisher(metrics, membership, pairs, fetcher, models),
+        responses(std::size_t{config.gateway.store_responses_mb} << 20),
         api(ApiHandlerDeps{control.executor(),
                            tracker,
                            models,
@@ -93,6 +94,7 @@ struct Gateway::Parts {
                            },
                            config.model.id,
                            std::chrono::milliseconds(config.gateway.keepalive_ms),
+                           responses,
                            cost}) {}
 
   void on_node_up(Node& node) {
@@ -128,6 +130,7 @@ struct Gateway::Parts {
   RequestTracker tracker;
   ArtifactFetcher fetcher;
   ModelPublisher publisher;
+  ResponseStore responses;
   ApiHandler api;
   std::unique_ptr<HttpServer> http;
   std::unique_ptr<AdminServer> admin;

@@ -7,37 +7,20 @@
 
 #include "gateway/answer.h"
 #include "gateway/json_body.h"
+#include "gateway/json_fields.h"
 #include "gateway/prompt_builder.h"
 #include "gateway/replies.h"
 #include "gateway/responses.h"
+#include "gateway/responses_api/event_writer.h"
+#include "gateway/responses_api/parse_request.h"
 
 namespace baton::gateway {
 namespace {
 
-std::int64_t unix_seconds() {
-  return std::chrono::duration_cast<std::chrono::seconds>(
-             std::chrono::system_clock::now().time_since_epoch())
-      .count();
-}
-
 std::string_view id_prefix(Endpoint endpoint) {
-  return endpoint == Endpoint::Chat ? "chatcmpl" : "cmpl";
-}
-
-std::unique_ptr<AnswerWriter> make_writer(const ApiRequest& api,
-                                          const ServedModel& model,
-                                          std::uint64_t number) {
-  ResponseIdentity identity{api.endpoint,
-                            fmt::format("{}-{:016x}", id_prefix(api.endpoint), number),
-                            unix_seconds(),
-                            model.id,
-                            model.fingerprint};
-  return std::make_unique<ResponseWriter>(
-      std::move(identity),
-      ResponseOptions{api.sampling.num_logprobs >= 0,
-                      api.return_token_ids,
-                      api.stream && api.include_usage,
-                      api.stream && api.include_usage && api.continuous_usage});
+  return endpoint == Endpoint::Chat        ? "chatcmpl-"
+         : endpoint == Endpoint::Responses ? "resp_"
+                                           : "cmpl-";
 }
 
 // As it comes back with `echo`.
@@ -77,10 +60,17 @@ Task GenerateApi::prepare(const Exchange& exchange, Endpoint endpoint, const std
   };
   auto api = [&] {
     const CpuTimer timer(deps_.cost.parse);
-    return parse_api_request(endpoint, body);
+    return endpoint == Endpoint::Responses ? parse_responses_request(body)
+                                           : parse_api_request(endpoint, body);
   }();
   if (!api) {
     return refuse(std::move(api).error());
+  }
+  std::vector<engine::ChatMessage> conversation;
+  if (endpoint == Endpoint::Responses) {
+    if (auto ready = assemble(*api, conversation); !ready) {
+      return refuse(std::move(ready).error());
+    }
   }
   auto found = find_model(deps_.models, api->model, deps_.configured_model);
   if (!found) {
@@ -102,20 +92,82 @@ Task GenerateApi::prepare(const Exchange& exchange, Endpoint endpoint, const std
           found = std::move(*found),
           api = std::move(*api),
           choices = std::move(*choices),
+          conversation = std::move(conversation),
           chains = std::move(chains)]() mutable {
-    submit(exchange, api, found, std::move(choices), chains);
+    auto writer = make_writer(api, *found.model, choices.front().id, std::move(conversation));
+    submit(exchange, api, found, std::move(writer), std::move(choices), chains);
   };
+}
+
+// The messages that the template gets, and in `conversation` those that are kept with the answer.
+ApiResult<void> GenerateApi::assemble(ApiRequest& api,
+                                      std::vector<engine::ChatMessage>& conversation) const {
+  const ResponsesFields& fields = api.responses;
+  if ((fields.store || !fields.previous_id.empty()) && !deps_.store.is_on()) {
+    return std::unexpected(unsupported(
+        fields.store ? "store" : "previous_response_id",
+        "This server keeps no responses (gateway.store_responses_mb is 0); send the whole "
+        "conversation as 'input'."));
+  }
+  if (!fields.previous_id.empty()) {
+    const auto previous = deps_.store.get(fields.previous_id);
+    if (previous == nullptr) {
+      ApiError error = bad_request(
+          "previous_response_not_found",
+          "previous_response_id",
+          fmt::format("Previous response with id '{}' is not kept here.", fields.previous_id));
+      error.status = 404;
+      return std::unexpected(std::move(error));
+    }
+    api.messages.insert(api.messages.begin(), previous->messages.begin(), previous->messages.end());
+  }
+  if (fields.store) {
+    conversation = api.messages;
+  }
+  if (!fields.instructions.empty()) {
+    api.messages.insert(api.messages.begin(), {"system", fields.instructions, "", ""});
+  }
+  return {};
+}
+
+std::unique_ptr<AnswerWriter> GenerateApi::make_writer(
+    const ApiRequest& api,
+    const ServedModel& model,
+    RequestId id,
+    std::vector<engine::ChatMessage> conversation) const {
+  ResponseIdentity identity{api.endpoint,
+                            fmt::format("{}{:016x}", id_prefix(api.endpoint), id.value),
+                            unix_seconds(),
+                            model.id,
+                            model.fingerprint};
+  if (api.endpoint == Endpoint::Responses) {
+    ResponseEventWriter::Keep keep;
+    if (api.responses.store) {
+      keep = [this, name = identity.id, conversation = std::move(conversation)](
+                 const std::string& json, const std::string& text) mutable {
+        conversation.push_back({"assistant", text, "", ""});
+        deps_.store.put(name, {json, std::move(conversation)});
+      };
+    }
+    return std::make_unique<ResponseEventWriter>(std::move(identity), api, std::move(keep));
+  }
+  return std::make_unique<ResponseWriter>(
+      std::move(identity),
+      ResponseOptions{api.sampling.num_logprobs >= 0,
+                      api.return_token_ids,
+                      api.stream && api.include_usage,
+                      api.stream && api.include_usage && api.continuous_usage});
 }
 
 void GenerateApi::submit(const Exchange& exchange,
                          const ApiRequest& api,
                          const FoundModel& found,
+                         std::unique_ptr<AnswerWriter> writer,
                          std::vector<GenerateRequest> choices,
                          const std::vector<PromptChains>& chains) {
   const HttpRequest& http = exchange->request();
-  const std::uint64_t number = choices.front().id.value;
   AnswerSetup setup;
-  setup.request_id = request_id_for(http, number);
+  setup.request_id = request_id_for(http, choices.front().id.value);
   setup.artifacts = found.model->artifacts;
   std::vector<RequestId> ids;
   std::vector<std::size_t> prompts;  // of each choice
@@ -147,8 +199,8 @@ void GenerateApi::submit(const Exchange& exchange,
   setup.stop = [this](RequestId id, bool want_figures) {
     deps_.control.post([this, id, want_figures] { deps_.tracker.stop(id, want_figures); });
   };
-  auto answer = std::make_shared<Answer>(
-      exchange, api, std::move(setup), make_writer(api, *found.model, number), deps_.delivery);
+  auto answer =
+      std::make_shared<Answer>(exchange, api, std::move(setup), std::move(writer), deps_.delivery);
   answer->start();
   std::vector<Submission> submissions;
   for (std::uint32_t i = 0; i < choices.size(); ++i) {

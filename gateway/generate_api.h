@@ -11,12 +11,14 @@
 
 #include "common/base/random.h"
 #include "common/exec/executor.h"
+#include "gateway/answer_writer.h"
 #include "gateway/delivery.h"
 #include "gateway/http_exchange.h"
 #include "gateway/model_lookup.h"
 #include "gateway/openai_request.h"
 #include "gateway/prompt_cost.h"
 #include "gateway/request_tracker.h"
+#include "gateway/responses_api/response_store.h"
 #include "gateway/routing/prompt_chain.h"
 #include "gateway/served_models.h"
 #include "gateway/work_pool.h"
@@ -35,6 +37,7 @@ class GenerateApi {
     std::string configured_model;  // known even before its first node
     Duration keepalive{};          // silence in a stream before a comment
     PromptCost cost;
+    ResponseStore& store;
   };
 
   explicit GenerateApi(Deps deps) : deps_(std::move(deps)) {}
@@ -45,10 +48,17 @@ class GenerateApi {
   using Exchange = std::shared_ptr<HttpExchange>;
   // What follows on the I/O thread: the submission, or a refusal.
   Task prepare(const Exchange& exchange, Endpoint endpoint, const std::string& body);
+  // Of a request of /v1/responses: instructions, earlier turns and input become its messages.
+  ApiResult<void> assemble(ApiRequest& api, std::vector<engine::ChatMessage>& conversation) const;
+  std::unique_ptr<AnswerWriter> make_writer(const ApiRequest& api,
+                                            const ServedModel& model,
+                                            RequestId id,
+                                            std::vector<engine::ChatMessage> conversation) const;
   // `chains`: of each prompt.
   void submit(const Exchange& exchange,
               const ApiRequest& api,
               const FoundModel& found,
+              std::unique_ptr<AnswerWriter> writer,
               std::vector<GenerateRequest> choices,
               const std::vector<PromptChains>& chains);
 
