@@ -9,6 +9,7 @@
 
 #include "gateway/json_text.h"
 #include "gateway/replies.h"
+#include "gateway/responses_api/kept_responses.h"
 
 namespace baton::gateway {
 namespace {
@@ -141,16 +142,24 @@ void ApiHandler::handle(std::shared_ptr<HttpExchange> exchange) {
     const ApiError error = method_not_allowed(request.method, request.path, allowed);
     return exchange->respond(error.status, std::move(headers), error_body(error));
   }
+  const auto caller = authenticate(deps_.keys, request, access_of(request.path));
+  if (!caller) {
+    return reply_error(*exchange, caller.error(), new_request_id(*exchange));
+  }
   if (request.path.starts_with(kResponsesPath)) {
-    return kept_response(*exchange, request.path.substr(kResponsesPath.size()));
+    return reply_kept(*exchange,
+                      deps_.store,
+                      caller->name(),
+                      request.path.substr(kResponsesPath.size()),
+                      new_request_id(*exchange));
   }
   if (get_like) {
-    return get(exchange);
+    return get(exchange, *caller);
   }
-  post(exchange);
+  post(exchange, *caller);
 }
 
-void ApiHandler::post(const Exchange& exchange) {
+void ApiHandler::post(const Exchange& exchange, const Caller& caller) {
   const std::string& path = exchange->request().path;
   if (is_drain_path(path)) {
     return drain_node(exchange);
@@ -160,46 +169,26 @@ void ApiHandler::post(const Exchange& exchange) {
         *exchange, unavailable("The server is shutting down."), new_request_id(*exchange));
   }
   if (path.ends_with("/detokenize")) {
-    return tokenize_.detokenize(exchange);
+    return tokenize_.detokenize(exchange, caller);
   }
   if (path.ends_with("/tokenize")) {
-    return tokenize_.tokenize(exchange);
+    return tokenize_.tokenize(exchange, caller);
   }
   generate_.handle(exchange,
                    path == "/v1/completions" ? Endpoint::Completions
                    : path == "/v1/responses" ? Endpoint::Responses
-                                             : Endpoint::Chat);
+                                             : Endpoint::Chat,
+                   caller);
 }
 
-void ApiHandler::kept_response(HttpExchange& exchange, const std::string& id) const {
-  const bool deletes = exchange.request().method == "DELETE";
-  const auto kept = deps_.store.get(id);
-  if (kept == nullptr || (deletes && !deps_.store.erase(id))) {
-    ApiError error = bad_request("not_found",
-                                 "response_id",
-                                 deps_.store.is_on() ? "No response of this id is kept here."
-                                                     : "This server keeps no responses: "
-                                                       "gateway.store_responses_mb is 0.");
-    error.status = 404;
-    return reply_error(exchange, error, new_request_id(exchange));
-  }
-  if (!deletes) {
-    return reply_json(exchange, 200, kept->json, new_request_id(exchange));
-  }
-  std::string body = "{\"id\":";
-  append_json_string(body, id);
-  reply_json(
-      exchange, 200, body + ",\"object\":\"response\",\"deleted\":true}", new_request_id(exchange));
-}
-
-void ApiHandler::get(const Exchange& exchange) {
+void ApiHandler::get(const Exchange& exchange, const Caller& caller) {
   const std::string& path = exchange->request().path;
   const std::string id = new_request_id(*exchange);
   if (path == kModelsPath) {
-    return list_models(*exchange);
+    return list_models(*exchange, caller);
   }
   if (path.starts_with(kModelsPath)) {
-    return show_model(*exchange, path.substr(kModelsPath.size() + 1));
+    return show_model(*exchange, caller, path.substr(kModelsPath.size() + 1));
   }
   if (path == "/livez") {
     return reply_json(*exchange, 200, R"({"status":"alive"})", id);
@@ -216,12 +205,12 @@ void ApiHandler::get(const Exchange& exchange) {
               id);
 }
 
-void ApiHandler::list_models(HttpExchange& exchange) const {
+void ApiHandler::list_models(HttpExchange& exchange, const Caller& caller) const {
   const auto models = deps_.models.get();
   std::string body = "{\"object\":\"list\",\"data\":[";
   bool first = true;
   for (const auto& [id, model] : *models) {
-    if (model.nodes > 0) {
+    if (model.nodes > 0 && caller.may_use_model(id)) {
       body += first ? "" : ",";
       append_model(body, model);
       first = false;
@@ -231,10 +220,12 @@ void ApiHandler::list_models(HttpExchange& exchange) const {
   reply_json(exchange, 200, std::move(body), new_request_id(exchange));
 }
 
-void ApiHandler::show_model(HttpExchange& exchange, const std::string& id) const {
+void ApiHandler::show_model(HttpExchange& exchange,
+                            const Caller& caller,
+                            const std::string& id) const {
   const auto models = deps_.models.get();
   const auto found = models->find(id);
-  if (found == models->end() || found->second.nodes == 0) {
+  if (found == models->end() || found->second.nodes == 0 || !caller.may_use_model(id)) {
     return reply_error(exchange, model_not_found(id), new_request_id(exchange));
   }
   std::string body;

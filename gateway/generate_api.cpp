@@ -12,6 +12,7 @@
 #include "gateway/replies.h"
 #include "gateway/responses.h"
 #include "gateway/responses_api/event_writer.h"
+#include "gateway/responses_api/kept_responses.h"
 #include "gateway/responses_api/parse_request.h"
 
 namespace baton::gateway {
@@ -43,111 +44,108 @@ std::uint64_t affinity_of(const ApiRequest& api) {
 
 }  // namespace
 
-void GenerateApi::handle(const Exchange& exchange, Endpoint endpoint) {
+void GenerateApi::handle(const Exchange& exchange, Endpoint endpoint, const Caller& caller) {
+  const std::string request_id = request_id_for(exchange->request(), deps_.random());
+  auto lease = caller.begin();
+  if (!lease) {
+    exchange->add_headers(caller.limit_headers());
+    return reply_error(*exchange, lease.error(), request_id);
+  }
   take_json_body(exchange,
                  deps_.pool,
-                 request_id_for(exchange->request(), deps_.random()),
-                 [this, exchange, endpoint](const std::string& body) {
-                   return prepare(exchange, endpoint, body);
+                 request_id,
+                 [this, exchange, endpoint, caller, request_id, lease = std::move(*lease)](
+                     const std::string& body) -> Task {
+                   auto ready = prepare(body, endpoint, caller, lease);
+                   if (!ready) {
+                     return [exchange,
+                             request_id,
+                             headers = caller.limit_headers(),
+                             error = std::move(ready).error()] {
+                       exchange->add_headers(headers);
+                       reply_error(*exchange, error, request_id);
+                     };
+                   }
+                   return [this, exchange, ready = std::move(*ready)]() mutable {
+                     submit(exchange, std::move(ready));
+                   };
                  });
 }
 
-Task GenerateApi::prepare(const Exchange& exchange, Endpoint endpoint, const std::string& body) {
-  const auto refuse = [&](ApiError error) -> Task {
-    return [this, exchange, error = std::move(error)] {
-      reply_error(*exchange, error, request_id_for(exchange->request(), deps_.random()));
-    };
-  };
+ApiResult<GenerateApi::Ready> GenerateApi::prepare(const std::string& body,
+                                                   Endpoint endpoint,
+                                                   const Caller& caller,
+                                                   std::shared_ptr<LimitLease> lease) const {
   auto api = [&] {
     const CpuTimer timer(deps_.cost.parse);
     return endpoint == Endpoint::Responses ? parse_responses_request(body)
                                            : parse_api_request(endpoint, body);
   }();
   if (!api) {
-    return refuse(std::move(api).error());
+    return std::unexpected(std::move(api).error());
   }
-  std::vector<engine::ChatMessage> conversation;
+  if (!caller.may_use_model(api->model)) {
+    return std::unexpected(model_not_found(api->model));
+  }
+  const auto tier = caller.tier(api->service_tier);
+  if (!tier) {
+    return std::unexpected(tier.error());
+  }
+  std::vector<engine::ChatMessage> turns;
   if (endpoint == Endpoint::Responses) {
-    if (auto ready = assemble(*api, conversation); !ready) {
-      return refuse(std::move(ready).error());
+    auto assembled = assemble_turns(deps_.store, caller.name(), *api);
+    if (!assembled) {
+      return std::unexpected(std::move(assembled).error());
     }
+    turns = std::move(*assembled);
   }
   auto found = find_model(deps_.models, api->model, deps_.configured_model);
   if (!found) {
-    return refuse(std::move(found).error());
+    return std::unexpected(std::move(found).error());
   }
   // Whether a pair is there, or worth waiting for, is the tracker's to say.
   auto choices = build_requests(*api, *found->model, deps_.random, unix_seconds());
   if (!choices) {
-    return refuse(std::move(choices).error());
+    return std::unexpected(std::move(choices).error());
   }
   std::vector<PromptChains> chains;
+  std::uint64_t prompt_tokens = 0;
+  std::uint64_t answer_tokens = 0;
   for (const GenerateRequest& choice : *choices) {
+    answer_tokens += choice.max_tokens;
     if (choice.choice == 0) {
+      prompt_tokens += choice.prompt.size();
       chains.push_back(hash_prompt(choice.prompt, found->model->block_sizes));
     }
   }
-  return [this,
-          exchange,
-          found = std::move(*found),
-          api = std::move(*api),
-          choices = std::move(*choices),
-          conversation = std::move(conversation),
-          chains = std::move(chains)]() mutable {
-    auto writer = make_writer(api, *found.model, choices.front().id, std::move(conversation));
-    submit(exchange, api, found, std::move(writer), std::move(choices), chains);
-  };
-}
-
-// The messages that the template gets, and in `conversation` those that are kept with the answer.
-ApiResult<void> GenerateApi::assemble(ApiRequest& api,
-                                      std::vector<engine::ChatMessage>& conversation) const {
-  const ResponsesFields& fields = api.responses;
-  if ((fields.store || !fields.previous_id.empty()) && !deps_.store.is_on()) {
-    return std::unexpected(unsupported(
-        fields.store ? "store" : "previous_response_id",
-        "This server keeps no responses (gateway.store_responses_mb is 0); send the whole "
-        "conversation as 'input'."));
-  }
-  if (!fields.previous_id.empty()) {
-    const auto previous = deps_.store.get(fields.previous_id);
-    if (previous == nullptr) {
-      ApiError error = bad_request(
-          "previous_response_not_found",
-          "previous_response_id",
-          fmt::format("Previous response with id '{}' is not kept here.", fields.previous_id));
-      error.status = 404;
-      return std::unexpected(std::move(error));
+  if (lease != nullptr) {
+    if (const auto refusal = lease->reserve(prompt_tokens, prompt_tokens + answer_tokens)) {
+      return std::unexpected(to_api_error(*refusal));
     }
-    api.messages.insert(api.messages.begin(), previous->messages.begin(), previous->messages.end());
   }
-  if (fields.store) {
-    conversation = api.messages;
-  }
-  if (!fields.instructions.empty()) {
-    api.messages.insert(api.messages.begin(), {"system", fields.instructions, "", ""});
-  }
-  return {};
+  return Ready{std::move(*api),
+               std::move(*found),
+               *tier,
+               std::move(lease),
+               std::move(*choices),
+               std::move(chains),
+               caller.name(),
+               std::move(turns)};
 }
 
-std::unique_ptr<AnswerWriter> GenerateApi::make_writer(
-    const ApiRequest& api,
-    const ServedModel& model,
-    RequestId id,
-    std::vector<engine::ChatMessage> conversation) const {
-  ResponseIdentity identity{api.endpoint,
-                            fmt::format("{}{:016x}", id_prefix(api.endpoint), id.value),
-                            unix_seconds(),
-                            model.id,
-                            model.fingerprint};
+std::unique_ptr<AnswerWriter> GenerateApi::make_writer(Ready& ready) const {
+  const ApiRequest& api = ready.api;
+  ResponseIdentity identity{
+      api.endpoint,
+      fmt::format("{}{:016x}", id_prefix(api.endpoint), ready.choices.front().id.value),
+      unix_seconds(),
+      ready.found.model->id,
+      ready.found.model->fingerprint,
+      api.names_tier ? std::string(to_string(ready.tier)) : std::string()};
   if (api.endpoint == Endpoint::Responses) {
     ResponseEventWriter::Keep keep;
     if (api.responses.store) {
-      keep = [this, name = identity.id, conversation = std::move(conversation)](
-                 const std::string& json, const std::string& text) mutable {
-        conversation.push_back({"assistant", text, "", ""});
-        deps_.store.put(name, {json, std::move(conversation)});
-      };
+      keep = keep_answer(deps_.store, ready.owner, identity.id, std::move(ready.turns));
     }
     return std::make_unique<ResponseEventWriter>(std::move(identity), api, std::move(keep));
   }
@@ -159,19 +157,17 @@ std::unique_ptr<AnswerWriter> GenerateApi::make_writer(
                       api.stream && api.include_usage && api.continuous_usage});
 }
 
-void GenerateApi::submit(const Exchange& exchange,
-                         const ApiRequest& api,
-                         const FoundModel& found,
-                         std::unique_ptr<AnswerWriter> writer,
-                         std::vector<GenerateRequest> choices,
-                         const std::vector<PromptChains>& chains) {
+void GenerateApi::submit(const Exchange& exchange, Ready ready) {
   const HttpRequest& http = exchange->request();
+  const ApiRequest& api = ready.api;
+  if (ready.lease != nullptr) {
+    exchange->add_headers(ready.lease->headers());
+  }
   AnswerSetup setup;
-  setup.request_id = request_id_for(http, choices.front().id.value);
-  setup.artifacts = found.model->artifacts;
+  setup.request_id = request_id_for(http, ready.choices.front().id.value);
+  setup.artifacts = ready.found.model->artifacts;
   std::vector<RequestId> ids;
-  std::vector<std::size_t> prompts;  // of each choice
-  for (const GenerateRequest& choice : choices) {
+  for (const GenerateRequest& choice : ready.choices) {
     if (choice.choice == 0) {
       auto& prompt = setup.prompts.emplace_back();
       prompt.tokens = static_cast<std::uint32_t>(choice.prompt.size());
@@ -179,12 +175,11 @@ void GenerateApi::submit(const Exchange& exchange,
         prompt.ids = choice.prompt;
       }
       if (api.echo) {
-        prompt.text = prompt_text(api.prompts[setup.prompts.size() - 1], *found.model->artifacts);
+        prompt.text = prompt_text(api.prompts[setup.prompts.size() - 1], *setup.artifacts);
       }
     }
-    prompts.push_back(setup.prompts.size() - 1);
     setup.choices.push_back(
-        {choice.id, static_cast<std::uint32_t>(prompts.back()), choice.min_tokens});
+        {choice.id, static_cast<std::uint32_t>(setup.prompts.size() - 1), choice.min_tokens});
     ids.push_back(choice.id);
   }
   setup.wants_figures = http.header("x-baton-figures") == "1";
@@ -199,16 +194,26 @@ void GenerateApi::submit(const Exchange& exchange,
   setup.stop = [this](RequestId id, bool want_figures) {
     deps_.control.post([this, id, want_figures] { deps_.tracker.stop(id, want_figures); });
   };
+  auto writer = make_writer(ready);
   auto answer =
       std::make_shared<Answer>(exchange, api, std::move(setup), std::move(writer), deps_.delivery);
   answer->start();
   std::vector<Submission> submissions;
-  for (std::uint32_t i = 0; i < choices.size(); ++i) {
-    submissions.push_back({.request = std::move(choices[i]),
-                           .received = http.received,
-                           .sink = answer->sink(i),
-                           .chains = chains[prompts[i]],
-                           .affinity = affinity_of(api)});
+  std::size_t prompt = 0;  // number of the choice's prompt, from 1
+  for (std::uint32_t i = 0; i < ready.choices.size(); ++i) {
+    GenerateRequest& choice = ready.choices[i];
+    const bool is_first = choice.choice == 0;
+    prompt += is_first ? 1 : 0;
+    std::shared_ptr<AnswerSink> sink = answer->sink(i);
+    if (ready.lease != nullptr) {
+      sink = std::make_shared<MeteredSink>(
+          std::move(sink), ready.lease, is_first ? choice.prompt.size() : 0);
+    }
+    Submission submission{
+        std::move(choice), http.received, std::move(sink), ready.chains[prompt - 1]};
+    submission.affinity = affinity_of(api);
+    submission.tier = ready.tier;
+    submissions.push_back(std::move(submission));
   }
   deps_.control.post([this, submissions = std::move(submissions)]() mutable {
     for (Submission& submission : submissions) {

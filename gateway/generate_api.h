@@ -11,6 +11,7 @@
 
 #include "common/base/random.h"
 #include "common/exec/executor.h"
+#include "gateway/access.h"
 #include "gateway/answer_writer.h"
 #include "gateway/delivery.h"
 #include "gateway/http_exchange.h"
@@ -42,25 +43,31 @@ class GenerateApi {
 
   explicit GenerateApi(Deps deps) : deps_(std::move(deps)) {}
 
-  void handle(const std::shared_ptr<HttpExchange>& exchange, Endpoint endpoint);
+  void handle(const std::shared_ptr<HttpExchange>& exchange,
+              Endpoint endpoint,
+              const Caller& caller);
 
  private:
   using Exchange = std::shared_ptr<HttpExchange>;
-  // What follows on the I/O thread: the submission, or a refusal.
-  Task prepare(const Exchange& exchange, Endpoint endpoint, const std::string& body);
-  // Of a request of /v1/responses: instructions, earlier turns and input become its messages.
-  ApiResult<void> assemble(ApiRequest& api, std::vector<engine::ChatMessage>& conversation) const;
-  std::unique_ptr<AnswerWriter> make_writer(const ApiRequest& api,
-                                            const ServedModel& model,
-                                            RequestId id,
-                                            std::vector<engine::ChatMessage> conversation) const;
-  // `chains`: of each prompt.
-  void submit(const Exchange& exchange,
-              const ApiRequest& api,
-              const FoundModel& found,
-              std::unique_ptr<AnswerWriter> writer,
-              std::vector<GenerateRequest> choices,
-              const std::vector<PromptChains>& chains);
+  // All that is known once the body has been read.
+  struct Ready {
+    ApiRequest api;
+    FoundModel found;
+    Tier tier = Tier::Default;
+    std::shared_ptr<LimitLease> lease;  // null: nothing is counted
+    std::vector<GenerateRequest> choices;
+    std::vector<PromptChains> chains;        // of each prompt
+    std::string owner;                       // name of the key
+    std::vector<engine::ChatMessage> turns;  // that are kept with an answer of /v1/responses
+  };
+  // On an I/O or a pool thread.
+  ApiResult<Ready> prepare(const std::string& body,
+                           Endpoint endpoint,
+                           const Caller& caller,
+                           std::shared_ptr<LimitLease> lease) const;
+  // Takes the turns.
+  std::unique_ptr<AnswerWriter> make_writer(Ready& ready) const;
+  void submit(const Exchange& exchange, Ready ready);
 
   const Deps deps_;
 };

@@ -1,24 +1,42 @@
 #include "gateway/openai_client.h"
 
-#include <algorithm>
-#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <string>
 #include <string_view>
 
 namespace baton::gateway {
+namespace {
+
+void read_tier(JsonFields& fields, ApiRequest& request) {
+  std::string name;
+  fields.read("service_tier", name);
+  if (name.empty()) {
+    return;
+  }
+  request.names_tier = true;
+  if (name == "auto") {
+    return;
+  }
+  const std::string_view own = name == "scale" ? "default" : name == "fast" ? "priority" : name;
+  for (std::size_t i = 0; i < kNumTiers; ++i) {
+    if (own == kTierNames[i]) {
+      request.service_tier = static_cast<Tier>(i);
+      return;
+    }
+  }
+  fields.fail(
+      out_of_range("service_tier", "must be one of auto, default, fast, flex, priority, scale"));
+}
+
+}  // namespace
 
 void read_client(JsonFields& fields, ApiRequest& request) {
   fields.read("user", request.user);
   fields.read("safety_identifier", request.safety_identifier);
   fields.read("prompt_cache_key", request.prompt_cache_key);
-  fields.read("service_tier", request.service_tier);
-  static constexpr auto kTiers =
-      std::to_array<std::string_view>({"", "auto", "default", "fast", "flex", "priority", "scale"});
-  if (std::ranges::find(kTiers, request.service_tier) == kTiers.end()) {
-    fields.fail(out_of_range("service_tier",
-                             "must be 'auto', 'default', 'flex', 'scale', 'priority' or 'fast'"));
-  }
+  read_tier(fields, request);
   std::int64_t priority = 0;
   fields.read("priority",
               std::numeric_limits<std::int32_t>::min(),

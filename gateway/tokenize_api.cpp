@@ -19,48 +19,54 @@
 
 namespace baton::gateway {
 
-void TokenizeApi::tokenize(const std::shared_ptr<HttpExchange>& exchange) {
-  answer(exchange, &TokenizeApi::tokens_of);
+void TokenizeApi::tokenize(const std::shared_ptr<HttpExchange>& exchange, const Caller& caller) {
+  answer(exchange, caller, &TokenizeApi::tokens_of);
 }
 
-void TokenizeApi::detokenize(const std::shared_ptr<HttpExchange>& exchange) {
-  answer(exchange, &TokenizeApi::text_of);
+void TokenizeApi::detokenize(const std::shared_ptr<HttpExchange>& exchange, const Caller& caller) {
+  answer(exchange, caller, &TokenizeApi::text_of);
 }
 
-void TokenizeApi::answer(const std::shared_ptr<HttpExchange>& exchange, Work work) {
+void TokenizeApi::answer(const std::shared_ptr<HttpExchange>& exchange,
+                         const Caller& caller,
+                         Work work) {
   const std::string id = request_id_for(exchange->request(), deps_.random());
-  take_json_body(
-      exchange, deps_.pool, id, [this, exchange, work, id](const std::string& body) -> Task {
-        return [exchange, id, result = (this->*work)(body)]() mutable {
-          if (result) {
-            reply_json(*exchange, 200, std::move(*result), id);
-          } else {
-            reply_error(*exchange, result.error(), id);
-          }
-        };
-      });
+  take_json_body(exchange,
+                 deps_.pool,
+                 id,
+                 [this, exchange, caller, work, id](const std::string& body) -> Task {
+                   return [exchange, id, result = (this->*work)(body, caller)]() mutable {
+                     if (result) {
+                       reply_json(*exchange, 200, std::move(*result), id);
+                     } else {
+                       reply_error(*exchange, result.error(), id);
+                     }
+                   };
+                 });
 }
 
-ApiResult<FoundModel> TokenizeApi::model_for(const std::string& id) const {
-  if (!id.empty()) {
-    return find_model(deps_.models, id, deps_.configured_model);
+ApiResult<FoundModel> TokenizeApi::model_for(const std::string& id, const Caller& caller) const {
+  std::string name = id;
+  if (name.empty()) {
+    const auto all = deps_.models.get();
+    if (all->size() > 1) {
+      return std::unexpected(bad_request(
+          "missing_required_parameter", "model", "Missing required parameter: 'model'."));
+    }
+    name = all->empty() ? deps_.configured_model : all->begin()->first;
   }
-  const auto all = deps_.models.get();
-  if (all->size() > 1) {
-    return std::unexpected(
-        bad_request("missing_required_parameter", "model", "Missing required parameter: 'model'."));
+  if (!caller.may_use_model(name)) {
+    return std::unexpected(model_not_found(name));
   }
-  return find_model(deps_.models,
-                    all->empty() ? deps_.configured_model : all->begin()->first,
-                    deps_.configured_model);
+  return find_model(deps_.models, name, deps_.configured_model);
 }
 
-ApiResult<std::string> TokenizeApi::tokens_of(const std::string& body) const {
+ApiResult<std::string> TokenizeApi::tokens_of(const std::string& body, const Caller& caller) const {
   auto api = parse_tokenize_request(body);
   if (!api) {
     return std::unexpected(std::move(api).error());
   }
-  auto found = model_for(api->prompt.model);
+  auto found = model_for(api->prompt.model, caller);
   if (!found) {
     return std::unexpected(std::move(found).error());
   }
@@ -84,7 +90,7 @@ ApiResult<std::string> TokenizeApi::tokens_of(const std::string& body) const {
   return out + "]}";
 }
 
-ApiResult<std::string> TokenizeApi::text_of(const std::string& body) const {
+ApiResult<std::string> TokenizeApi::text_of(const std::string& body, const Caller& caller) const {
   simdjson::dom::parser parser;
   auto object = parse_json_object(parser, body);
   if (!object) {
@@ -104,7 +110,7 @@ ApiResult<std::string> TokenizeApi::text_of(const std::string& body) const {
   if (fields.error()) {
     return std::unexpected(*fields.error());
   }
-  auto found = model_for(model);
+  auto found = model_for(model, caller);
   if (!found) {
     return std::unexpected(std::move(found).error());
   }

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "common/base/random.h"
+#include "gateway/access.h"
 #include "gateway/http_exchange.h"
 #include "gateway/model_lookup.h"
 #include "gateway/served_models.h"
@@ -27,17 +28,18 @@ class TokenizeApi {
 
   explicit TokenizeApi(Deps deps) : deps_(std::move(deps)) {}
 
-  void tokenize(const std::shared_ptr<HttpExchange>& exchange);
-  void detokenize(const std::shared_ptr<HttpExchange>& exchange);
+  void tokenize(const std::shared_ptr<HttpExchange>& exchange, const Caller& caller);
+  void detokenize(const std::shared_ptr<HttpExchange>& exchange, const Caller& caller);
 
  private:
-  using Work = ApiResult<std::string> (TokenizeApi::*)(const std::string& body) const;
-  void answer(const std::shared_ptr<HttpExchange>& exchange, Work work);
+  using Work = ApiResult<std::string> (TokenizeApi::*)(const std::string& body,
+                                                       const Caller& caller) const;
+  void answer(const std::shared_ptr<HttpExchange>& exchange, const Caller& caller, Work work);
   // The body of the reply.
-  ApiResult<std::string> tokens_of(const std::string& body) const;
-  ApiResult<std::string> text_of(const std::string& body) const;
+  ApiResult<std::string> tokens_of(const std::string& body, const Caller& caller) const;
+  ApiResult<std::string> text_of(const std::string& body, const Caller& caller) const;
   // Without a name: the only model served.
-  ApiResult<FoundModel> model_for(const std::string& id) const;
+  ApiResult<FoundModel> model_for(const std::string& id, const Caller& caller) const;
 
   const Deps deps_;
 };

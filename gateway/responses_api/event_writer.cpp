@@ -18,7 +18,7 @@ void append_nullable(std::string& out, std::string_view text) {
   }
 }
 
-std::string settings_of(const ApiRequest& api) {
+std::string settings_of(const ApiRequest& api, const std::string& tier) {
   std::string out = ",\"instructions\":";
   append_nullable(out, api.responses.instructions);
   out += ",\"max_output_tokens\":";
@@ -30,10 +30,11 @@ std::string settings_of(const ApiRequest& api) {
   out += ",\"reasoning\":{\"effort\":null,\"summary\":null},\"safety_identifier\":";
   append_nullable(out, api.safety_identifier);
   fmt::format_to(std::back_inserter(out),
-                 ",\"service_tier\":\"default\",\"store\":{},\"temperature\":{},"
+                 ",\"service_tier\":\"{}\",\"store\":{},\"temperature\":{},"
                  "\"text\":{{\"format\":{{\"type\":\"text\"}},\"verbosity\":\"medium\"}},"
                  "\"tool_choice\":\"auto\",\"tools\":[],\"top_logprobs\":{},\"top_p\":{},"
                  "\"truncation\":\"disabled\",\"background\":false,\"user\":",
+                 tier.empty() ? "default" : tier,
                  api.responses.store,
                  api.sampling.temperature,
                  std::max(api.sampling.num_logprobs, 0),
@@ -53,7 +54,7 @@ ResponseEventWriter::ResponseEventWriter(ResponseIdentity identity,
       item_id_("msg_" + identity_.id.substr(identity_.id.find('_') + 1)),
       keep_(std::move(keep)),
       logprobs_(api.sampling.num_logprobs >= 0),
-      settings_(settings_of(api)) {}
+      settings_(settings_of(api, identity_.service_tier)) {}
 
 void ResponseEventWriter::begin_event(std::string& out, std::string_view type) {
   fmt::format_to(std::back_inserter(out),

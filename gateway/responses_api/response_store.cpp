@@ -9,7 +9,7 @@ namespace {
 constexpr std::size_t kEntryBytes = 512;  // of an entry without its texts
 
 std::size_t bytes_of(const std::string& id, const StoredResponse& response) {
-  std::size_t bytes = kEntryBytes + 2 * id.size() + response.json.size();
+  std::size_t bytes = kEntryBytes + 2 * id.size() + response.owner.size() + response.json.size();
   for (const engine::ChatMessage& message : response.messages) {
     bytes += sizeof(message) + message.role.size() + message.content.size() + message.name.size() +
              message.extra_json.size();

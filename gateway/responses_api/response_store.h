@@ -18,6 +18,7 @@
 namespace baton::gateway {
 
 struct StoredResponse {
+  std::string owner;                          // name of the key that asked for it
   std::string json;                           // as it was answered
   std::vector<engine::ChatMessage> messages;  // of the conversation, the answer included
 };

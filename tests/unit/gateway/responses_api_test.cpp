@@ -226,14 +226,14 @@ TEST(ResponseStore, KeepsTheNewestWithinItsSize) {
   ResponseStore store(4000);
   ASSERT_TRUE(store.is_on());
   for (const char* id : {"a", "b", "c", "d"}) {
-    store.put(id, {std::string(500, *id), {{"user", "x", "", ""}}});
+    store.put(id, {"owner", std::string(500, *id), {{"user", "x", "", ""}}});
     EXPECT_LE(store.bytes(), 4000U);
   }
   EXPECT_EQ(store.get("a"), nullptr);
   ASSERT_NE(store.get("d"), nullptr);
   EXPECT_EQ(store.get("d")->json, std::string(500, 'd'));
   EXPECT_EQ(store.get("d")->messages.size(), 1U);
-  store.put("huge", {std::string(5000, 'x'), {}});
+  store.put("huge", {"owner", std::string(5000, 'x'), {}});
   EXPECT_EQ(store.get("huge"), nullptr);
   EXPECT_NE(store.get("d"), nullptr);
   EXPECT_TRUE(store.erase("d"));
