@@ -15,6 +15,7 @@
 #include "common/types/request.h"
 #include "engine/chat_template/chat_template.h"
 #include "gateway/api_error.h"
+#include "gateway/tools/tool_request.h"
 
 namespace baton::gateway {
 
@@ -31,6 +32,7 @@ struct ApiRequest {
   bool prompt_is_ids = false;
   bool add_generation_prompt = true;
   std::string template_kwargs_json;  // an object, or empty
+  ToolRequest tools;
 
   SamplingParams sampling;                  // seed is not set here
   std::optional<std::uint64_t> seed;        // absent: drawn at admission
