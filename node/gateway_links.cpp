@@ -4,10 +4,17 @@
 #include <utility>
 
 namespace baton::node {
+namespace {
+
+// While more is queued for a gateway that does not read, its heartbeats carry load alone.
+constexpr std::size_t kMaxQueuedBytes = std::size_t{512} << 10;
+
+}  // namespace
 
 GatewayLinks::GatewayLinks(const RoleDeps& deps, GatewayHandlers handlers)
     : executor_(deps.control),
       heartbeat_(deps.config.cluster.heartbeat),
+      index_(deps.kv.index()),
       log_(deps.log),
       handlers_(std::move(handlers)) {
   for (const std::string& address : deps.config.cluster.gateways) {
@@ -68,11 +75,13 @@ void GatewayLinks::on_up(Link& link, const wire::Welcome& welcome) {
   const auto asked = std::chrono::milliseconds(welcome.heartbeat_ms());
   const auto period =
       asked.count() > 0 ? std::clamp(asked, heartbeat_, heartbeat_ * 20) : heartbeat_;
+  link.events.emplace(index_);
   link.beats.emplace(executor_, period, [this, &link] { send_heartbeat(link); });
 }
 
 void GatewayLinks::on_down(Link& link, const Error& why) {
   link.beats.reset();
+  link.events.reset();
   log_.warn("gateway {} lost: {}", link.peer->address(), why.message);
   link.reported_down = true;
   handlers_.on_lost(std::exchange(link.client, ClientId{}));
@@ -81,7 +90,13 @@ void GatewayLinks::on_down(Link& link, const Error& why) {
 void GatewayLinks::send_heartbeat(Link& link) {
   if (Channel* channel = link.peer->channel()) {
     wire::Frame frame;
-    *frame.mutable_heartbeat() = handlers_.make_heartbeat();
+    wire::Heartbeat& beat = *frame.mutable_heartbeat();
+    beat = handlers_.make_heartbeat();
+    if (link.events && channel->queued_bytes() < kMaxQueuedBytes) {
+      if (auto events = link.events->next()) {
+        *beat.mutable_kv_events() = std::move(*events);
+      }
+    }
     channel->send(std::move(frame));
   }
 }

@@ -1,5 +1,5 @@
-// A node's connections to all gateways: dials each, greets, sends heartbeats with the node's load,
-// hands requests to the role, dials again after a loss.
+// A node's connections to all gateways: dials each, greets, sends heartbeats with the node's load
+// and the changes of its prefix cache, hands requests to the role, dials again after a loss.
 //
 // Owner: a node's role. Thread: control strand. Failure: a gateway that cannot be reached is tried
 // again; what it had asked for is reported lost.
@@ -17,6 +17,7 @@
 #include "common/rpc/heartbeat.h"
 #include "common/rpc/peer_link.h"
 #include "node/client.h"
+#include "node/kv_events.h"
 #include "node/role.h"
 
 namespace baton::node {
@@ -47,6 +48,7 @@ class GatewayLinks {
   struct Link {
     std::unique_ptr<PeerLink> peer;
     ClientId client{};                     // of the connection that is up
+    std::optional<KvEventFeed> events;     // while up
     std::optional<HeartbeatSender> beats;  // while up
     bool reported_down = false;            // one log line a loss, not one a dial
   };
@@ -56,6 +58,7 @@ class GatewayLinks {
 
   Executor& executor_;
   const std::chrono::milliseconds heartbeat_;
+  const engine::PrefixIndex& index_;
   const Logger& log_;
   const GatewayHandlers handlers_;
   std::vector<std::unique_ptr<Link>> links_;

@@ -13,7 +13,7 @@
 
 namespace baton {
 
-// `parent`: of the block before; of a first block the salt (0: none).
+// `parent`: of the block before; of a first block 0.
 std::uint64_t next_prefix_hash(std::uint64_t parent, std::span<const TokenId> block);
 
 }  // namespace baton

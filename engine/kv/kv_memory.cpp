@@ -15,7 +15,7 @@ Result<std::unique_ptr<KvMemory>> KvMemory::create(const KvLayout& layout, const
 KvMemory::KvMemory(KvArena arena, const Options& options)
     : arena_(std::move(arena)),
       pool_(arena_.view()),
-      index_(arena_.view().layout.block_tokens, options.salt, options.prefix_cache) {}
+      index_(arena_.view().layout.block_tokens, options.prefix_cache) {}
 
 Result<std::vector<BlockLease>> KvMemory::acquire(std::uint32_t count) {
   if (count > pool_.free() && count <= num_obtainable()) {

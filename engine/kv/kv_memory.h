@@ -22,7 +22,6 @@ class KvMemory {
  public:
   struct Options {
     std::uint32_t num_blocks = 0;
-    std::uint64_t salt = 0;  // of the prefix index
     bool prefix_cache = true;
     std::optional<std::uint64_t> available_memory;  // empty: asks the system
   };

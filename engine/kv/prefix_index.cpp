@@ -8,9 +8,22 @@
 #include "common/types/prefix_hash.h"
 
 namespace baton::engine {
+namespace {
+
+// Where an entry of that name is found.
+std::uint64_t hash_of(std::uint64_t name) {
+#ifdef BATON_TORTURE
+  (void)name;
+  return 0;  // every lookup must survive a collision
+#else
+  return name;
+#endif
+}
+
+}  // namespace
 
 struct PrefixRef::Entry {
-  std::uint64_t hash = 0;       // of the chain up to and with this block
+  std::uint64_t name = 0;       // of the chain up to and with this block
   Entry* parent = nullptr;      // block before; null for a first block
   std::vector<TokenId> tokens;  // [block_tokens]
   BlockLease lease;             // the block
@@ -43,28 +56,18 @@ void PrefixRef::reset() {
   index_ = nullptr;
 }
 
-PrefixIndex::PrefixIndex(std::uint32_t block_tokens, std::uint64_t salt, bool enabled)
-    : block_tokens_(block_tokens), salt_(salt), enabled_(enabled) {}
+PrefixIndex::PrefixIndex(std::uint32_t block_tokens, bool enabled)
+    : block_tokens_(block_tokens), enabled_(enabled) {}
 
 PrefixIndex::~PrefixIndex() {
   BATON_CHECK(num_refs_ == 0, "a PrefixRef outlives its index");
 }
 
-std::uint64_t PrefixIndex::chain(std::uint64_t parent_hash, std::span<const TokenId> tokens) const {
-#ifdef BATON_TORTURE
-  (void)parent_hash;
-  (void)tokens;
-  return salt_;  // every lookup must survive a collision
-#else
-  return next_prefix_hash(parent_hash, tokens);
-#endif
-}
-
 PrefixIndex::Entry* PrefixIndex::lookup(const Entry* parent,
-                                        std::uint64_t hash,
+                                        std::uint64_t name,
                                         std::span<const TokenId> tokens,
                                         std::uint64_t* collisions) const {
-  const auto [begin, end] = by_hash_.equal_range(hash);
+  const auto [begin, end] = by_hash_.equal_range(hash_of(name));
   for (auto it = begin; it != end; ++it) {
     Entry& entry = *it->second;
     if (entry.parent == parent && std::ranges::equal(entry.tokens, tokens)) {
@@ -86,12 +89,12 @@ PrefixRef PrefixIndex::find(std::span<const TokenId> tokens, std::uint32_t max_b
   const auto full = static_cast<std::uint32_t>(tokens.size() / block_tokens_);
   const std::uint32_t wanted = std::min(full, max_blocks);
   ref.index_ = this;
-  std::uint64_t hash = salt_;
+  std::uint64_t name = 0;
   Entry* parent = nullptr;
   for (std::uint32_t i = 0; i < wanted; ++i) {
     const auto block = tokens.subspan(std::size_t{i} * block_tokens_, block_tokens_);
-    hash = chain(hash, block);
-    Entry* entry = lookup(parent, hash, block, &stats_.collisions);
+    name = next_prefix_hash(name, block);
+    Entry* entry = lookup(parent, name, block, &stats_.collisions);
     if (entry == nullptr) {
       break;
     }
@@ -108,14 +111,14 @@ std::uint32_t PrefixIndex::peek(std::span<const TokenId> tokens, std::uint32_t m
   if (!enabled_) {
     return 0;
   }
-  std::uint64_t hash = salt_;
+  std::uint64_t name = 0;
   const Entry* parent = nullptr;
   std::uint32_t found = 0;
   const auto full = static_cast<std::uint32_t>(tokens.size() / block_tokens_);
   for (; found < std::min(full, max_blocks); ++found) {
     const auto block = tokens.subspan(std::size_t{found} * block_tokens_, block_tokens_);
-    hash = chain(hash, block);
-    parent = lookup(parent, hash, block, nullptr);
+    name = next_prefix_hash(name, block);
+    parent = lookup(parent, name, block, nullptr);
     if (parent == nullptr) {
       break;
     }
@@ -127,16 +130,16 @@ bool PrefixIndex::extend(PrefixRef& ref, std::span<const TokenId> tokens, BlockL
   BATON_CHECK(enabled_, "the prefix cache is off");
   BATON_CHECK(tokens.size() == block_tokens_, "only a full block may be shared");
   Entry* parent = ref.entries_.empty() ? nullptr : ref.entries_.back();
-  const std::uint64_t hash = chain(parent == nullptr ? salt_ : parent->hash, tokens);
+  const std::uint64_t name = next_prefix_hash(parent == nullptr ? 0 : parent->name, tokens);
   ref.index_ = this;
-  if (Entry* known = lookup(parent, hash, tokens, &stats_.collisions)) {
+  if (Entry* known = lookup(parent, name, tokens, &stats_.collisions)) {
     pin(*known);
     ref.entries_.push_back(known);
     return false;
   }
   BATON_CHECK(static_cast<bool>(lease), "an entry needs a block");
   auto entry = std::make_unique<Entry>();
-  entry->hash = hash;
+  entry->name = name;
   entry->parent = parent;
   entry->tokens.assign(tokens.begin(), tokens.end());
   entry->lease = std::move(lease);
@@ -147,7 +150,8 @@ bool PrefixIndex::extend(PrefixRef& ref, std::span<const TokenId> tokens, BlockL
   ++num_unpinned_;
   ++stats_.inserted;
   Entry& added = *entry;
-  by_hash_.emplace(hash, std::move(entry));
+  by_hash_.emplace(hash_of(name), std::move(entry));
+  journal_.add({.name = name, .is_stored = true}, by_hash_.size());
   pin(added);
   ref.entries_.push_back(&added);
   return true;
@@ -201,14 +205,25 @@ void PrefixIndex::erase(Entry& entry) {
       leaves_.emplace(parent->last_use, parent);
     }
   }
-  const auto [begin, end] = by_hash_.equal_range(entry.hash);
+  const std::uint64_t name = entry.name;
+  const auto [begin, end] = by_hash_.equal_range(hash_of(name));
   for (auto it = begin; it != end; ++it) {
     if (it->second.get() == &entry) {
       by_hash_.erase(it);
+      journal_.add({.name = name, .is_stored = false}, by_hash_.size());
       return;
     }
   }
   BATON_CHECK(false, "an entry is missing in the hash table");
+}
+
+std::vector<std::uint64_t> PrefixIndex::names() const {
+  std::vector<std::uint64_t> names;
+  names.reserve(by_hash_.size());
+  for (const auto& [hash, entry] : by_hash_) {
+    names.push_back(entry->name);
+  }
+  return names;
 }
 
 void PrefixIndex::check_invariants() const {

@@ -20,6 +20,7 @@
 
 #include "common/base/ids.h"
 #include "engine/kv/block_lease.h"
+#include "engine/kv/prefix_journal.h"
 
 namespace baton::engine {
 
@@ -60,8 +61,8 @@ class PrefixIndex {
     std::uint64_t collisions = 0;  // equal hash, other tokens
   };
 
-  // `salt` sets apart models, layouts and tenants. `enabled` false: finds and keeps nothing.
-  PrefixIndex(std::uint32_t block_tokens, std::uint64_t salt, bool enabled);
+  // `enabled` false: finds and keeps nothing.
+  PrefixIndex(std::uint32_t block_tokens, bool enabled);
   PrefixIndex(const PrefixIndex&) = delete;
   PrefixIndex& operator=(const PrefixIndex&) = delete;
   ~PrefixIndex();
@@ -85,6 +86,10 @@ class PrefixIndex {
   // Blocks that evicting everything unpinned would free.
   std::uint32_t num_evictable() const { return num_unpinned_; }
   const Stats& stats() const { return stats_; }
+  // Names (common/types/prefix_hash.h) of all blocks, in no order.
+  std::vector<std::uint64_t> names() const;
+  // What has been added and evicted.
+  const PrefixJournal& journal() const { return journal_; }
 
   // Ends the process when pins, children or the eviction order are inconsistent. For tests.
   void check_invariants() const;
@@ -93,9 +98,8 @@ class PrefixIndex {
   friend class PrefixRef;
   using Entry = PrefixRef::Entry;
 
-  std::uint64_t chain(std::uint64_t parent_hash, std::span<const TokenId> tokens) const;
   Entry* lookup(const Entry* parent,
-                std::uint64_t hash,
+                std::uint64_t name,
                 std::span<const TokenId> tokens,
                 std::uint64_t* collisions) const;
   void pin(Entry& entry);
@@ -104,14 +108,14 @@ class PrefixIndex {
   void erase(Entry& entry);
 
   const std::uint32_t block_tokens_;
-  const std::uint64_t salt_;
   const bool enabled_;
-  std::unordered_multimap<std::uint64_t, std::unique_ptr<Entry>> by_hash_;
+  std::unordered_multimap<std::uint64_t, std::unique_ptr<Entry>> by_hash_;  // of its name
   std::set<std::pair<std::uint64_t, Entry*>> leaves_;  // unpinned, childless: (last use, entry)
   std::uint64_t tick_ = 0;                             // counts uses
   std::uint32_t num_unpinned_ = 0;
   std::uint32_t num_refs_ = 0;  // pins of all entries, for the destructor's check
   Stats stats_;
+  PrefixJournal journal_;
 };
 
 }  // namespace baton::engine

@@ -2,10 +2,8 @@
 
 #include <fmt/format.h>
 #include <sys/stat.h>
-#include <xxhash.h>
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <thread>
 #include <utility>
@@ -54,12 +52,6 @@ std::uint32_t partial_sums_of(const ClusterConfig& config) {
                  std::ranges::any_of(config.decode.pool, has_ranks)
              ? kAnyRanks
              : 1;
-}
-
-// Cached blocks are of one model file, one numerics and one layout.
-std::uint64_t prefix_salt(std::uint64_t weights_hash, std::uint64_t layout_hash) {
-  const std::array<std::uint64_t, 2> parts{weights_hash, layout_hash};
-  return XXH3_64bits(parts.data(), sizeof(parts));
 }
 
 // For /v1/models: when the file was last changed, so that every node says the same.
@@ -142,13 +134,11 @@ Result<std::unique_ptr<ModelHost>> ModelHost::load(const ClusterConfig& config,
       const KvLayout layout,
       about(host->path_, engine::kv_layout_of(*host->file_, config.kv.block_tokens, *dtype)));
   BATON_ASSIGN(const std::uint32_t blocks, engine::blocks_in(layout, config.kv.arena_mb));
-  BATON_ASSIGN(
-      host->kv_,
-      engine::KvMemory::create(layout,
-                               {.num_blocks = blocks,
-                                .salt = prefix_salt(host->file_->weights_hash(), layout.hash()),
-                                .prefix_cache = config.kv.prefix_cache,
-                                .available_memory = std::nullopt}));
+  BATON_ASSIGN(host->kv_,
+               engine::KvMemory::create(layout,
+                                        {.num_blocks = blocks,
+                                         .prefix_cache = config.kv.prefix_cache,
+                                         .available_memory = std::nullopt}));
   const TransferSection& transfer = config.transfer;
   BATON_ASSIGN(host->transport_,
                transfer::Transport::create({.transport = transfer.transport,
@@ -223,12 +213,10 @@ Status ModelHost::load_draft(const ClusterConfig& config, std::uint64_t tokenize
   const KvLayout& layout = draft_runner_->info().layout;
   BATON_ASSIGN(const std::uint32_t blocks,
                engine::blocks_in(layout, decode.speculation.draft_arena_mb));
-  BATON_ASSIGN(auto kv,
-               engine::KvMemory::create(layout,
-                                        {.num_blocks = blocks,
-                                         .salt = 0,
-                                         .prefix_cache = false,
-                                         .available_memory = std::nullopt}));
+  BATON_ASSIGN(
+      auto kv,
+      engine::KvMemory::create(
+          layout, {.num_blocks = blocks, .prefix_cache = false, .available_memory = std::nullopt}));
   BATON_TRY(warm_up(*draft_runner_, *kv));
   draft_ = std::make_unique<engine::DraftModel>(*draft_runner_, std::move(kv), chunk);
   speculative_ = std::make_unique<engine::SpeculativeRunner>(*runner_, *draft_);

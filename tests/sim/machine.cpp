@@ -16,7 +16,7 @@ Machine::Machine(Executor& control,
     : log_(options.log), config_(std::move(options.config)), runner_(std::move(options.model)) {
   auto kv = engine::KvMemory::create(
       runner_.info().layout,
-      {.num_blocks = options.num_blocks, .salt = 5, .prefix_cache = config_.kv.prefix_cache});
+      {.num_blocks = options.num_blocks, .prefix_cache = config_.kv.prefix_cache});
   BATON_CHECK(kv.has_value(), "no memory for a test's arena");
   kv_ = std::move(*kv);
   transport_ = make_transport(kv_->arena());

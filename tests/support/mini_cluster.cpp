@@ -31,8 +31,7 @@ MiniNode::MiniNode(ManualExecutor& executor,
                    bool has_engine_thread)
     : config_(config), runner_(model), gate_(executor) {
   auto kv = engine::KvMemory::create(
-      runner_.info().layout,
-      {.num_blocks = num_blocks, .salt = 5, .prefix_cache = config.kv.prefix_cache});
+      runner_.info().layout, {.num_blocks = num_blocks, .prefix_cache = config.kv.prefix_cache});
   BATON_CHECK(kv.has_value(), "no memory for a test's arena");
   kv_ = std::move(*kv);
   if (config.decode.speculation.mode == "draft" && role == "decode") {
@@ -40,7 +39,7 @@ MiniNode::MiniNode(ManualExecutor& executor,
     other.weights_seed += 1;  // agrees where the model follows its habits
     draft_runner_ = std::make_unique<ScriptedRunner>(other);
     auto memory = engine::KvMemory::create(draft_runner_->info().layout,
-                                           {.num_blocks = 20, .salt = 6, .prefix_cache = false});
+                                           {.num_blocks = 20, .prefix_cache = false});
     BATON_CHECK(memory.has_value(), "no memory for a test's draft model");
     draft_ = std::make_unique<engine::DraftModel>(*draft_runner_, std::move(*memory), 24);
     speculative_ = std::make_unique<engine::SpeculativeRunner>(runner_, *draft_);
@@ -210,6 +209,9 @@ void MiniCluster::close_gateway(const std::string& node) {
 void MiniCluster::on_frame(const std::string& node, const wire::Frame& frame) {
   if (frame.has_heartbeat()) {
     beats_[node] = frame.heartbeat();
+    if (frame.heartbeat().has_kv_events()) {
+      kv_events_[node].push_back(frame.heartbeat().kv_events());
+    }
   }
   for (const wire::TokenEvent& message : frame.tokens().events()) {
     auto event = from_wire(message);

@@ -125,6 +125,8 @@ class MiniCluster {
   // The gateway sends a frame of its own.
   void send(const std::string& node, wire::Frame frame);
   const std::optional<wire::Heartbeat>& last_beat(const std::string& node) { return beats_[node]; }
+  // What its heartbeats have told of the prefix cache, over all its connections.
+  const std::vector<wire::KvEvents>& kv_events(const std::string& node) { return kv_events_[node]; }
   const Answer& answer(const GenerateRequest& request) { return answers_[request.id]; }
   // Runs until the request is over.
   const Answer& finish(const GenerateRequest& request);
@@ -163,6 +165,7 @@ class MiniCluster {
   std::map<std::string, std::unique_ptr<MiniNode>> nodes_;
   std::vector<std::unique_ptr<MiniNode>> dead_;
   std::map<std::string, std::optional<wire::Heartbeat>> beats_;
+  std::map<std::string, std::vector<wire::KvEvents>> kv_events_;
   std::map<RequestId, Answer> answers_;
   std::map<RequestId, KvGrant> grants_;
   std::set<RequestId> cancelled_;

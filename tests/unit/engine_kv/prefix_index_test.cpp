@@ -35,7 +35,7 @@ class PrefixIndexTest : public ::testing::Test {
   }
 
   BlockPool pool_{shape(16)};
-  PrefixIndex index_{kBlock, 7, true};
+  PrefixIndex index_{kBlock, true};
 };
 
 TEST_F(PrefixIndexTest, FindsTheLongestCommonChain) {
@@ -102,7 +102,7 @@ TEST_F(PrefixIndexTest, EqualWorkDoneTwiceKeepsOneCopy) {
 }
 
 TEST_F(PrefixIndexTest, SwitchedOffItKeepsNothing) {
-  PrefixIndex off(kBlock, 7, false);
+  PrefixIndex off(kBlock, false);
   BlockTable table({}, *pool_.acquire(1));
   table.seal(off, kBlock, sequence(kBlock, 0), kBlock);
   EXPECT_EQ(off.num_blocks(), 0U);
@@ -113,7 +113,7 @@ TEST(PrefixIndexFuzz, RandomOperationsKeepTheBooks) {
   for (std::uint32_t seed = 1; seed <= 20; ++seed) {
     std::mt19937 random(seed);
     BlockPool pool(shape(24));
-    PrefixIndex index(kBlock, seed, true);
+    PrefixIndex index(kBlock, true);
     std::vector<BlockTable> running;
     for (int step = 0; step < 500; ++step) {
       const auto kind = random() % 4;
