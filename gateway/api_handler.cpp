@@ -7,9 +7,7 @@
 #include <iterator>
 #include <optional>
 
-#include "gateway/answer.h"
 #include "gateway/json_text.h"
-#include "gateway/prompt_builder.h"
 #include "gateway/replies.h"
 
 namespace baton::gateway {
@@ -20,12 +18,6 @@ constexpr std::string_view kNodesPath = "/v1/baton/nodes/";
 constexpr std::string_view kDrainPath = "/drain";
 constexpr std::uint64_t kDrainLimitMs = 60'000;
 constexpr std::uint64_t kLongestDrainMs = 86'400'000;
-
-std::int64_t unix_seconds() {
-  return std::chrono::duration_cast<std::chrono::seconds>(
-             std::chrono::system_clock::now().time_since_epoch())
-      .count();
-}
 
 // /v1/baton/nodes/{name}/drain
 bool is_drain_path(std::string_view path) {
@@ -59,7 +51,7 @@ std::string_view methods_of(const std::string& path) {
     return "POST, OPTIONS";
   }
   for (const std::string_view known :
-       {"/health", "/livez", "/readyz", "/metrics", "/baton/status", "/v1/models"}) {
+       {"/health", "/livez", "/readyz", "/baton/status", "/v1/models"}) {
     if (path == known) {
       return "GET, HEAD, OPTIONS";
     }
@@ -67,11 +59,6 @@ std::string_view methods_of(const std::string& path) {
   return path.starts_with("/v1/models/") && path.size() > kModelsPath.size() + 1
              ? "GET, HEAD, OPTIONS"
              : "";
-}
-
-bool is_json(std::string_view content_type) {
-  const std::string_view type = content_type.substr(0, content_type.find(';'));
-  return type.empty() || type.find("json") != std::string_view::npos;
 }
 
 void append_model(std::string& out, const ServedModel& model) {
@@ -90,7 +77,16 @@ ApiError unavailable(std::string message) {
 
 }  // namespace
 
-ApiHandler::ApiHandler(ApiHandlerDeps deps) : deps_(std::move(deps)) {}
+ApiHandler::ApiHandler(ApiHandlerDeps deps)
+    : deps_(std::move(deps)),
+      generate_({deps_.control,
+                 deps_.tracker,
+                 deps_.models,
+                 deps_.delivery,
+                 deps_.pool,
+                 deps_.random,
+                 deps_.configured_model,
+                 deps_.keepalive}) {}
 
 std::string ApiHandler::new_request_id(const HttpExchange& exchange) const {
   return request_id_for(exchange.request(), deps_.random());
@@ -130,123 +126,20 @@ void ApiHandler::handle(std::shared_ptr<HttpExchange> exchange) {
   if (get_like) {
     return get(exchange);
   }
-  if (is_drain_path(request.path)) {
-    return drain_node(exchange);
-  }
-  const bool is_chat = request.path == "/v1/chat/completions";
-  generate(std::move(exchange), is_chat ? Endpoint::Chat : Endpoint::Completions);
+  post(exchange);
 }
 
-// ---- generation
-
-void ApiHandler::generate(Exchange exchange, Endpoint endpoint) {
+void ApiHandler::post(const Exchange& exchange) {
+  const std::string& path = exchange->request().path;
+  if (is_drain_path(path)) {
+    return drain_node(exchange);
+  }
   if (draining_.load()) {
     return reply_error(
         *exchange, unavailable("The server is shutting down."), new_request_id(*exchange));
   }
-  if (!is_json(exchange->request().header("content-type"))) {
-    ApiError error = bad_request("unsupported_media_type",
-                                 "",
-                                 "The body must be sent with 'Content-Type: application/json'.");
-    error.status = 415;
-    return reply_error(*exchange, error, new_request_id(*exchange));
-  }
-  std::string body = exchange->take_body();
-  if (body.size() <= deps_.inline_bytes) {
-    return prepare(exchange, endpoint, body, false);
-  }
-  deps_.pool.run([this, exchange, endpoint, body = std::move(body)] {
-    prepare(exchange, endpoint, body, true);
-  });
+  generate_.handle(exchange, path == "/v1/completions" ? Endpoint::Completions : Endpoint::Chat);
 }
-
-void ApiHandler::prepare(const Exchange& exchange,
-                         Endpoint endpoint,
-                         const std::string& body,
-                         bool on_pool) {
-  // What touches the exchange must run on its own thread.
-  const auto back = [&](Task task) {
-    if (on_pool) {
-      exchange->post(std::move(task));
-    } else {
-      task();
-    }
-  };
-  const auto refuse = [&](ApiError error) {
-    back([this, exchange, error = std::move(error)] {
-      reply_error(*exchange, error, new_request_id(*exchange));
-    });
-  };
-  auto api = parse_api_request(endpoint, body);
-  if (!api) {
-    return refuse(std::move(api).error());
-  }
-  const auto models = deps_.models.get();
-  const auto found = models->find(api->model);
-  if (found == models->end()) {
-    return refuse(api->model == deps_.configured_model
-                      ? unavailable("No node serves this model yet.")
-                      : model_not_found(api->model));
-  }
-  const ServedModel& model = found->second;
-  if (model.artifacts == nullptr) {
-    return refuse(unavailable("No node serves this model yet."));
-  }
-  // Whether a pair is there, or worth waiting for, is the tracker's to say.
-  auto request =
-      build_request(*api, model, RequestId{deps_.random()}, deps_.random(), unix_seconds());
-  if (!request) {
-    return refuse(std::move(request).error());
-  }
-  back([this,
-        exchange,
-        models,
-        &model,
-        api = std::move(*api),
-        request = std::move(*request)]() mutable {
-    submit(exchange, api, model, std::move(request));
-  });
-}
-
-void ApiHandler::submit(const Exchange& exchange,
-                        const ApiRequest& api,
-                        const ServedModel& model,
-                        GenerateRequest request) {
-  const HttpRequest& http = exchange->request();
-  AnswerSetup setup;
-  setup.id = request.id;
-  setup.request_id = request_id_for(http, request.id.value);
-  setup.identity = ResponseIdentity{
-      api.endpoint,
-      fmt::format(
-          "{}-{:016x}", api.endpoint == Endpoint::Chat ? "chatcmpl" : "cmpl", request.id.value),
-      unix_seconds(),
-      model.id,
-      model.fingerprint};
-  setup.artifacts = model.artifacts;
-  setup.prompt_tokens = static_cast<std::uint32_t>(request.prompt.size());
-  setup.min_tokens = request.min_tokens;
-  if (api.return_token_ids) {
-    setup.prompt_ids = request.prompt;
-  }
-  setup.wants_figures = http.header("x-baton-figures") == "1";
-  setup.keepalive = deps_.keepalive;
-  setup.cancel = [this](RequestId id, const std::string& reason) {
-    deps_.control.post([this, id, reason] { deps_.tracker.cancel(id, reason); });
-  };
-  setup.stop = [this](RequestId id, bool want_figures) {
-    deps_.control.post([this, id, want_figures] { deps_.tracker.stop(id, want_figures); });
-  };
-  auto answer = std::make_shared<Answer>(exchange, api, std::move(setup), deps_.delivery);
-  answer->start();
-  deps_.control.post(
-      [this,
-       submission = Submission{std::move(request), http.received, std::move(answer)}]() mutable {
-        deps_.tracker.submit(std::move(submission));
-      });
-}
-
-// ---- the rest
 
 void ApiHandler::get(const Exchange& exchange) {
   const std::string& path = exchange->request().path;
@@ -259,9 +152,6 @@ void ApiHandler::get(const Exchange& exchange) {
   }
   if (path == "/livez") {
     return reply_json(*exchange, 200, R"({"status":"alive"})", id);
-  }
-  if (path == "/metrics") {
-    return reply_text(*exchange, 200, deps_.metrics_text(), "text/plain; version=0.0.4", id);
   }
   if (path == "/baton/status") {
     return status(exchange);

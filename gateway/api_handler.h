@@ -1,8 +1,8 @@
-// What the public listener serves: the OpenAI endpoints, health, metrics, status and draining.
+// What the public listener serves: the OpenAI endpoints, health, status and draining.
 // Reads requests and hands them on; all waiting happens elsewhere.
 //
-// Owner: the composition root. Thread: `handle` on any I/O thread; long prompts continue on the
-// work pool and come back. Failure: every fault is a reply in the shape of an OpenAI error.
+// Owner: the composition root. Thread: `handle` on the exchange's I/O thread. Failure: every fault
+// is a reply in the shape of an OpenAI error.
 #pragma once
 
 #include <atomic>
@@ -15,8 +15,8 @@
 #include "common/base/random.h"
 #include "common/exec/executor.h"
 #include "gateway/delivery.h"
+#include "gateway/generate_api.h"
 #include "gateway/http_exchange.h"
-#include "gateway/openai_request.h"
 #include "gateway/request_tracker.h"
 #include "gateway/served_models.h"
 #include "gateway/work_pool.h"
@@ -29,14 +29,12 @@ struct ApiHandlerDeps {
   const ModelDirectory& models;
   Delivery& delivery;
   WorkPool& pool;
-  RandomSource random;                        // from any thread
-  std::function<std::string()> metrics_text;  // any thread
-  std::function<std::string()> status_json;   // on the control strand
+  RandomSource random;                       // from any thread
+  std::function<std::string()> status_json;  // on the control strand
   // On the control strand; false: no such node.
   std::function<bool(const NodeName&, std::chrono::milliseconds limit)> drain_node;
   std::string configured_model;  // known even before its first node
   Duration keepalive{};
-  std::size_t inline_bytes = 4096;  // bodies up to this are read on the I/O thread
 };
 
 class ApiHandler {
@@ -50,13 +48,7 @@ class ApiHandler {
 
  private:
   using Exchange = std::shared_ptr<HttpExchange>;
-  void generate(Exchange exchange, Endpoint endpoint);
-  // Parses, templates and tokenizes; on an I/O or a pool thread.
-  void prepare(const Exchange& exchange, Endpoint endpoint, const std::string& body, bool on_pool);
-  void submit(const Exchange& exchange,
-              const ApiRequest& api,
-              const ServedModel& model,
-              GenerateRequest request);
+  void post(const Exchange& exchange);
   void get(const Exchange& exchange);
   void list_models(HttpExchange& exchange) const;
   void show_model(HttpExchange& exchange, const std::string& id) const;
@@ -65,6 +57,7 @@ class ApiHandler {
   std::string new_request_id(const HttpExchange& exchange) const;
 
   const ApiHandlerDeps deps_;
+  GenerateApi generate_;
   std::atomic<bool> draining_{false};
 };
 

@@ -8,6 +8,7 @@
 #include "common/base/cores.h"
 #include "common/base/random.h"
 #include "common/exec/asio_executor.h"
+#include "common/obs/admin_server.h"
 #include "common/obs/metrics.h"
 #include "common/rpc/tcp_network.h"
 #include "gateway/api_handler.h"
@@ -79,7 +80,6 @@ struct Gateway::Parts {
                            delivery,
                            pool,
                            random,
-                           [this] { return metrics.to_text(); },
                            [this] { return status(); },
                            [this](const NodeName& node, std::chrono::milliseconds limit) {
                              return membership.drain(node, limit);
@@ -121,6 +121,7 @@ struct Gateway::Parts {
   ModelPublisher publisher;
   ApiHandler api;
   std::unique_ptr<HttpServer> http;
+  std::unique_ptr<AdminServer> admin;
   bool stopped = false;
 };
 
@@ -148,8 +149,22 @@ Result<std::unique_ptr<Gateway>> Gateway::start(const ClusterConfig& config,
                                  [&parts](std::shared_ptr<HttpExchange> exchange) {
                                    parts.api.handle(std::move(exchange));
                                  }));
-  log.info(
-      "serving http://{}/v1, nodes dial {}", gateway->http_address(), gateway->control_address());
+  AdminHandlers admin;
+  admin.metrics = [&parts] { return parts.metrics.to_text(); };
+  admin.ready = [&parts] {
+    return parts.api.is_ready() ? AdminHandlers::Answer{true, "ready"}
+                                : AdminHandlers::Answer{false, "no pair of nodes is ready"};
+  };
+  auto serving = AdminServer::start(config.gateway.admin_listen, std::move(admin));
+  if (!serving) {
+    return fail(serving.error().code,
+                fmt::format("gateway.admin_listen: {}", serving.error().message));
+  }
+  parts.admin = std::move(*serving);
+  log.info("serving http://{}/v1, nodes dial {}, metrics at http://{}/metrics",
+           gateway->http_address(),
+           gateway->control_address(),
+           gateway->admin_address());
   return gateway;
 }
 
@@ -158,6 +173,9 @@ std::string Gateway::http_address() const {
 }
 std::string Gateway::control_address() const {
   return parts_->membership.address();
+}
+std::string Gateway::admin_address() const {
+  return parts_->admin->address();
 }
 const HttpServerStats& Gateway::http_stats() const {
   return parts_->http->stats();
@@ -175,6 +193,9 @@ void Gateway::stop() {
     return;
   }
   parts_->api.drain();
+  if (parts_->admin) {
+    parts_->admin->stop();
+  }
   // Open requests get their error before the connections close.
   parts_->control.run_and_wait([this] {
     parts_->tracker.shut_down(

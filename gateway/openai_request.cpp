@@ -168,13 +168,6 @@ void refuse_unsupported(JsonFields& fields) {
       fields.fail(unsupported(name, "This server does not support it yet."));
     }
   }
-  for (const std::string_view name : {"n", "best_of"}) {
-    std::int64_t count = 1;
-    fields.read(name, 1, 128, count);
-    if (count != 1) {
-      fields.fail(unsupported(name, "This server answers with one choice; use 1."));
-    }
-  }
 }
 
 void read_sampling(JsonFields& fields, ApiRequest& request) {
@@ -326,17 +319,31 @@ void read_stream(JsonFields& fields, ApiRequest& request) {
   }
 }
 
-void read_prompt(JsonFields& fields, ApiRequest& request) {
+ApiPrompt read_one_prompt(JsonFields& fields, std::string_view name, const JsonElement& value) {
+  ApiPrompt prompt;
+  std::string_view text;
+  if (value.get(text) == simdjson::SUCCESS) {
+    prompt.text = text;
+    return prompt;
+  }
+  prompt.is_ids = true;
+  read_token_ids(fields, name, value, std::numeric_limits<std::size_t>::max(), prompt.ids);
+  if (prompt.ids.empty()) {
+    fields.fail(out_of_range(name, "must not be an empty array"));
+  }
+  return prompt;
+}
+
+// A string, strings, token ids, or lists of them.
+void read_prompts(JsonFields& fields, ApiRequest& request) {
   const auto value = fields.get("prompt");
   if (!value) {
     return fields.fail(bad_request(
         "missing_required_parameter", "prompt", "Missing required parameter: 'prompt'."));
   }
-  std::string_view text;
   simdjson::dom::array array;
-  if (value->get(text) == simdjson::SUCCESS) {
-    request.prompt = text;
-    return;
+  if (value->is_string()) {
+    return request.prompts.push_back(read_one_prompt(fields, "prompt", *value));
   }
   if (value->get(array) != simdjson::SUCCESS) {
     return fields.fail(wrong_type("prompt", "a string or an array", *value));
@@ -346,27 +353,38 @@ void read_prompt(JsonFields& fields, ApiRequest& request) {
   }
   const JsonElement first = array.at(0).value_unsafe();
   if (first.is_int64() || first.is_uint64()) {
-    request.prompt_is_ids = true;
-    return read_token_ids(
-        fields, "prompt", *value, std::numeric_limits<std::size_t>::max(), request.prompt_ids);
+    return request.prompts.push_back(read_one_prompt(fields, "prompt", *value));
   }
-  if (array.size() > 1) {
-    return fields.fail(unsupported("prompt", "This server takes one prompt a request yet."));
-  }
-  if (first.get(text) == simdjson::SUCCESS) {
-    request.prompt = text;
-    return;
-  }
-  if (first.is_array()) {
-    request.prompt_is_ids = true;
-    read_token_ids(
-        fields, "prompt[0]", first, std::numeric_limits<std::size_t>::max(), request.prompt_ids);
-    if (request.prompt_ids.empty()) {
-      fields.fail(out_of_range("prompt", "must not be empty"));
+  request.prompt_is_list = true;
+  for (const JsonElement item : array) {
+    const std::string name = fmt::format("prompt[{}]", request.prompts.size());
+    if (request.prompts.size() == kMaxChoices) {
+      return fields.fail(
+          out_of_range("prompt", fmt::format("at most {} prompts are allowed", kMaxChoices)));
     }
-    return;
+    if (!item.is_string() && !item.is_array()) {
+      return fields.fail(wrong_type(name, "a string or an array of integers", item));
+    }
+    request.prompts.push_back(read_one_prompt(fields, name, item));
   }
-  fields.fail(wrong_type("prompt[0]", "a string, an integer or an array", first));
+}
+
+void read_choices(JsonFields& fields, ApiRequest& request) {
+  std::int64_t n = 1;
+  fields.read("n", 1, kMaxChoices, n);
+  request.n = static_cast<std::uint32_t>(n);
+  std::int64_t best_of = n;
+  fields.read("best_of", 1, kMaxChoices, best_of);
+  if (best_of != n) {
+    fields.fail(unsupported("best_of", "This server returns every choice it makes; leave it out."));
+  }
+  if (request.prompts.size() * request.n > kMaxChoices) {
+    fields.fail(out_of_range("n",
+                             fmt::format("{} prompts with {} choices each are more than {} choices",
+                                         request.prompts.size(),
+                                         request.n,
+                                         kMaxChoices)));
+  }
 }
 
 void read_chat(JsonFields& fields, ApiRequest& request) {
@@ -431,8 +449,9 @@ ApiResult<ApiRequest> parse_api_request(Endpoint endpoint, std::string_view body
   if (endpoint == Endpoint::Chat) {
     read_chat(fields, request);
   } else {
-    read_prompt(fields, request);
+    read_prompts(fields, request);
   }
+  read_choices(fields, request);
   read_limits(fields, request);
   read_sampling(fields, request);
   read_logprobs(fields, request);

@@ -21,15 +21,21 @@ namespace baton::gateway {
 
 enum class Endpoint : std::uint8_t { Chat, Completions };
 
+// A prompt of completions.
+struct ApiPrompt {
+  std::string text;
+  std::vector<TokenId> ids;  // instead of text, when `is_ids`
+  bool is_ids = false;
+};
+
 struct ApiRequest {
   Endpoint endpoint = Endpoint::Chat;
   std::string model;
 
-  // Chat: the messages. Completions: text, or token ids when `prompt_is_ids`.
-  std::vector<engine::ChatMessage> messages;
-  std::string prompt;
-  std::vector<TokenId> prompt_ids;
-  bool prompt_is_ids = false;
+  std::vector<engine::ChatMessage> messages;  // chat
+  std::vector<ApiPrompt> prompts;             // completions; never empty there
+  bool prompt_is_list = false;                // errors then name prompt[i]
+  std::uint32_t n = 1;                        // choices of each prompt
   bool add_generation_prompt = true;
   std::string template_kwargs_json;  // an object, or empty
   ToolRequest tools;
@@ -52,6 +58,7 @@ struct ApiRequest {
 };
 
 inline constexpr std::size_t kMaxJsonDepth = 64;
+inline constexpr std::uint32_t kMaxChoices = 128;  // of one request, over all its prompts
 inline constexpr std::uint32_t kMaxStopStrings = 4;
 inline constexpr std::uint32_t kMaxStopTokenIds = 128;
 inline constexpr std::uint32_t kDefaultCompletionTokens = 16;

@@ -9,17 +9,20 @@
 namespace baton::gateway {
 namespace {
 
-std::string_view prompt_param(const ApiRequest& api) {
-  return api.endpoint == Endpoint::Chat ? "messages" : "prompt";
+// The field that prompt number `i` came from.
+std::string prompt_param(const ApiRequest& api, std::size_t i) {
+  return api.endpoint == Endpoint::Chat ? "messages"
+         : api.prompt_is_list           ? fmt::format("prompt[{}]", i)
+                                        : "prompt";
 }
 
 // `count`: the number of tokens in words.
-ApiError too_long(const ApiRequest& api,
+ApiError too_long(const std::string& param,
                   const ServedModel& model,
                   const std::string& count,
                   std::string_view remark = "") {
   return bad_request("context_length_exceeded",
-                     std::string(prompt_param(api)),
+                     param,
                      fmt::format("This model's maximum context length is {} tokens, but the prompt "
                                  "has {} tokens{}. Shorten it.",
                                  model.max_tokens,
@@ -43,7 +46,7 @@ ApiResult<std::vector<TokenId>> chat_prompt(const ApiRequest& api,
   auto ids = engine::encode_chat(
       *artifacts.chat_template, *artifacts.tokenizer, std::move(input), model.max_tokens);
   if (!ids && ids.error().code == ErrorCode::ContextTooLong) {
-    return std::unexpected(too_long(api, model, ids.error().message));
+    return std::unexpected(too_long("messages", model, ids.error().message));
   }
   if (!ids) {
     return std::unexpected(bad_request(
@@ -54,59 +57,58 @@ ApiResult<std::vector<TokenId>> chat_prompt(const ApiRequest& api,
   return std::move(*ids);
 }
 
-ApiResult<std::vector<TokenId>> completion_prompt(const ApiRequest& api, const ServedModel& model) {
-  if (!api.prompt_is_ids) {
+ApiResult<std::vector<TokenId>> completion_prompt(const ApiPrompt& prompt,
+                                                  const std::string& param,
+                                                  const ServedModel& model) {
+  if (!prompt.is_ids) {
     // Tokenizing 32 MB of one word takes seconds of a thread that others wait for.
-    const std::size_t least = model.artifacts->tokenizer->least_tokens(api.prompt.size());
+    const std::size_t least = model.artifacts->tokenizer->least_tokens(prompt.text.size());
     if (least > model.max_tokens) {
-      return std::unexpected(too_long(api, model, fmt::format("at least {}", least)));
+      return std::unexpected(too_long(param, model, fmt::format("at least {}", least)));
     }
-    return model.artifacts->tokenizer->encode(api.prompt, true, true);
+    return model.artifacts->tokenizer->encode(prompt.text, true, true);
   }
-  for (std::size_t i = 0; i < api.prompt_ids.size(); ++i) {
-    if (static_cast<std::uint32_t>(api.prompt_ids[i]) >= model.vocab_size) {
+  for (std::size_t i = 0; i < prompt.ids.size(); ++i) {
+    if (static_cast<std::uint32_t>(prompt.ids[i]) >= model.vocab_size) {
       return std::unexpected(
           bad_request("invalid_value",
-                      fmt::format("prompt[{}]", i),
+                      fmt::format("{}[{}]", param, i),
                       fmt::format("Token id {} is outside the vocabulary of {} tokens.",
-                                  api.prompt_ids[i],
+                                  prompt.ids[i],
                                   model.vocab_size)));
     }
   }
-  return api.prompt_ids;
+  return prompt.ids;
 }
 
-}  // namespace
-
-ApiResult<GenerateRequest> build_request(const ApiRequest& api,
-                                         const ServedModel& model,
-                                         RequestId id,
-                                         std::uint64_t fallback_seed,
-                                         std::int64_t unix_seconds) {
+// Prompt number `i`, with the limits and stop tokens that its length leaves.
+ApiResult<GenerateRequest> build_prompt(const ApiRequest& api,
+                                        const ServedModel& model,
+                                        std::size_t i,
+                                        std::int64_t unix_seconds) {
+  const std::string param = prompt_param(api, i);
   auto prompt = api.endpoint == Endpoint::Chat ? chat_prompt(api, model, unix_seconds)
-                                               : completion_prompt(api, model);
+                                               : completion_prompt(api.prompts[i], param, model);
   if (!prompt) {
     return std::unexpected(std::move(prompt).error());
   }
   if (prompt->empty()) {
-    return std::unexpected(bad_request(
-        "invalid_value", std::string(prompt_param(api)), "The prompt is empty: it has no token."));
+    return std::unexpected(
+        bad_request("invalid_value", param, "The prompt is empty: it has no token."));
   }
   const std::size_t limit = model.max_tokens;
   if (prompt->size() >= limit) {
     return std::unexpected(
-        too_long(api,
+        too_long(param,
                  model,
                  std::to_string(prompt->size()),
                  prompt->size() == limit ? ", which leaves no room for an answer" : ""));
   }
   const auto room = static_cast<std::uint32_t>(limit - prompt->size());
   GenerateRequest request;
-  request.id = id;
   request.model = model.id;
   request.prompt = std::move(*prompt);
   request.sampling = api.sampling;
-  request.sampling.seed = api.seed.value_or(fallback_seed);
   const std::uint32_t wanted =
       api.max_tokens.value_or(api.endpoint == Endpoint::Chat ? room : kDefaultCompletionTokens);
   request.max_tokens = std::min(wanted, room);
@@ -126,6 +128,30 @@ ApiResult<GenerateRequest> build_request(const ApiRequest& api,
     request.stop_tokens.push_back(stop);
   }
   return request;
+}
+
+}  // namespace
+
+ApiResult<std::vector<GenerateRequest>> build_requests(const ApiRequest& api,
+                                                       const ServedModel& model,
+                                                       const RandomSource& random,
+                                                       std::int64_t unix_seconds) {
+  std::vector<GenerateRequest> choices;
+  const std::size_t prompts = api.endpoint == Endpoint::Chat ? 1 : api.prompts.size();
+  for (std::size_t i = 0; i < prompts; ++i) {
+    auto prompt = build_prompt(api, model, i, unix_seconds);
+    if (!prompt) {
+      return std::unexpected(std::move(prompt).error());
+    }
+    prompt->sampling.seed = api.seed ? *api.seed : random();
+    for (std::uint32_t choice = 0; choice < api.n; ++choice) {
+      const bool is_last = choice + 1 == api.n;
+      choices.push_back(is_last ? std::move(*prompt) : *prompt);
+      choices.back().id = RequestId{random()};
+      choices.back().choice = choice;
+    }
+  }
+  return choices;
 }
 
 }  // namespace baton::gateway

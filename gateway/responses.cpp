@@ -20,6 +20,10 @@ void append_ids(std::string& out, std::span<const TokenId> ids) {
   out += ']';
 }
 
+void append_count(std::string& out, std::uint32_t count) {
+  fmt::format_to(std::back_inserter(out), "{}", count);
+}
+
 void append_number(std::string& out, float logprob) {
   fmt::format_to(std::back_inserter(out), "{}", std::isfinite(logprob) ? logprob : kTinyLogprob);
 }
@@ -197,14 +201,22 @@ void ResponseWriter::append_logprobs(std::string& out, const ChoiceText& choice)
   }
 }
 
-void ResponseWriter::begin(std::string& out, std::span<const TokenId> prompt_ids) const {
+void ResponseWriter::begin_choice(std::string& out, std::uint32_t index) const {
+  out += head_;
+  out += ",\"choices\":[{\"index\":";
+  append_count(out, index);
+}
+
+void ResponseWriter::begin(std::string& out,
+                           std::uint32_t index,
+                           std::span<const TokenId> prompt_ids) const {
   if (!is_chat() && !options_.token_ids) {
     return;
   }
-  out += head_;
+  begin_choice(out, index);
   if (is_chat()) {
     out +=
-        ",\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"\"},"
+        ",\"delta\":{\"role\":\"assistant\",\"content\":\"\"},"
         "\"logprobs\":null,\"finish_reason\":null";
     if (options_.token_ids) {
       out += ",\"token_ids\":[]}],\"prompt_token_ids\":";
@@ -213,8 +225,9 @@ void ResponseWriter::begin(std::string& out, std::span<const TokenId> prompt_ids
       out += "}]";
     }
   } else {
-    out += ",\"choices\":[{\"index\":0,\"text\":\"\",\"logprobs\":null,\"finish_reason\":null,";
-    out += "\"token_ids\":[],\"prompt_token_ids\":";
+    out +=
+        ",\"text\":\"\",\"logprobs\":null,\"finish_reason\":null,\"token_ids\":[],\"prompt_token_"
+        "ids\":";
     append_ids(out, prompt_ids);
     out += "}]";
   }
@@ -229,14 +242,14 @@ void ResponseWriter::append_chunk(std::string& out,
                                   FinishReason reason,
                                   const Usage& usage,
                                   std::string_view figures) const {
-  out += head_;
+  begin_choice(out, choice.index);
   if (!is_chat()) {
-    out += ",\"choices\":[{\"index\":0,\"text\":";
+    out += ",\"text\":";
     append_json_string(out, choice.text);
   } else if (reason != FinishReason::None && choice.text.empty()) {
-    out += ",\"choices\":[{\"index\":0,\"delta\":{}";
+    out += ",\"delta\":{}";
   } else {
-    out += ",\"choices\":[{\"index\":0,\"delta\":{\"content\":";
+    out += ",\"delta\":{\"content\":";
     append_json_string(out, choice.text);
     out += '}';
   }
@@ -273,7 +286,7 @@ void ResponseWriter::close(std::string& out,
   // Text that was held back goes out first: the closing delta of a chat is empty.
   if (is_chat() && (!rest.text.empty() || !rest.logprobs.empty() || !rest.token_ids.empty())) {
     chunk(out, rest, usage);
-    append_chunk(out, {}, reason, usage, figures);
+    append_chunk(out, {.index = rest.index}, reason, usage, figures);
   } else {
     append_chunk(out, rest, reason, usage, figures);
   }
@@ -303,10 +316,33 @@ void ResponseWriter::comment(std::string& out) {
   out += ": keep-alive\n\n";
 }
 
-std::string ResponseWriter::whole(const ChoiceText& choice,
-                                  FinishReason reason,
+void ResponseWriter::append_whole(std::string& out, const WholeChoice& choice) const {
+  out += "{\"index\":";
+  append_count(out, choice.text.index);
+  if (is_chat()) {
+    out += ",\"message\":{\"role\":\"assistant\",\"content\":";
+    append_json_string(out, choice.text.text);
+    out += ",\"refusal\":null}";
+  } else {
+    out += ",\"text\":";
+    append_json_string(out, choice.text.text);
+  }
+  out += ",\"logprobs\":";
+  append_logprobs(out, choice.text);
+  append_finish(out, choice.finish);
+  if (options_.token_ids) {
+    out += ",\"token_ids\":";
+    append_ids(out, choice.text.token_ids);
+    if (!is_chat()) {
+      out += ",\"prompt_token_ids\":";
+      append_ids(out, choice.prompt_ids);
+    }
+  }
+  out += '}';
+}
+
+std::string ResponseWriter::whole(std::span<const WholeChoice> choices,
                                   const Usage& usage,
-                                  std::span<const TokenId> prompt_ids,
                                   std::string_view figures) const {
   std::string out = "{\"id\":";
   append_json_string(out, identity_.id);
@@ -317,30 +353,15 @@ std::string ResponseWriter::whole(const ChoiceText& choice,
   append_json_string(out, identity_.model);
   out += ",\"system_fingerprint\":";
   append_json_string(out, identity_.fingerprint);
-  out += ",\"choices\":[{\"index\":0,";
-  if (is_chat()) {
-    out += "\"message\":{\"role\":\"assistant\",\"content\":";
-    append_json_string(out, choice.text);
-    out += ",\"refusal\":null}";
-  } else {
-    out += "\"text\":";
-    append_json_string(out, choice.text);
+  out += ",\"choices\":[";
+  for (const WholeChoice& choice : choices) {
+    out += choice.text.index == 0 ? "" : ",";
+    append_whole(out, choice);
   }
-  out += ",\"logprobs\":";
-  append_logprobs(out, choice);
-  append_finish(out, reason);
-  if (options_.token_ids) {
-    out += ",\"token_ids\":";
-    append_ids(out, choice.token_ids);
-    if (!is_chat()) {
-      out += ",\"prompt_token_ids\":";
-      append_ids(out, prompt_ids);
-    }
-  }
-  out += "}]";
+  out += ']';
   if (options_.token_ids && is_chat()) {
     out += ",\"prompt_token_ids\":";
-    append_ids(out, prompt_ids);
+    append_ids(out, choices.front().prompt_ids);
   }
   out += ",\"usage\":";
   append_usage(out, usage);

@@ -46,6 +46,14 @@ struct ChoiceText {
   std::span<const TextLogprob> logprobs;
   std::uint32_t text_offset = 0;  // of the first log-probability's token in the completion
   std::span<const TokenId> token_ids;
+  std::uint32_t index = 0;
+};
+
+// A choice that has ended.
+struct WholeChoice {
+  ChoiceText text;
+  FinishReason finish = FinishReason::None;
+  std::span<const TokenId> prompt_ids;
 };
 
 struct ResponseOptions {
@@ -62,9 +70,9 @@ class ResponseWriter {
  public:
   ResponseWriter(ResponseIdentity identity, ResponseOptions options);
 
-  // Server-sent events, appended to `out`. The first chat chunk has the role; of completions,
-  // nothing comes first unless prompt ids are wanted.
-  void begin(std::string& out, std::span<const TokenId> prompt_ids) const;
+  // Server-sent events, appended to `out`. A choice's first chat chunk has the role; of
+  // completions, nothing comes first unless prompt ids are wanted.
+  void begin(std::string& out, std::uint32_t index, std::span<const TokenId> prompt_ids) const;
   void chunk(std::string& out, const ChoiceText& choice, const Usage& usage) const;
   // The closing chunk of the choice; `figures_json`: an object for the key "baton", or empty.
   void close(std::string& out,
@@ -78,22 +86,22 @@ class ResponseWriter {
   static void error(std::string& out, const ApiError& error);
   static void comment(std::string& out);
 
-  std::string whole(const ChoiceText& choice,
-                    FinishReason reason,
+  std::string whole(std::span<const WholeChoice> choices,
                     const Usage& usage,
-                    std::span<const TokenId> prompt_ids,
                     std::string_view figures_json) const;
 
   const ResponseIdentity& identity() const { return identity_; }
 
  private:
   bool is_chat() const { return identity_.endpoint == Endpoint::Chat; }
+  void begin_choice(std::string& out, std::uint32_t index) const;
   void append_chunk(std::string& out,
                     const ChoiceText& choice,
                     FinishReason reason,
                     const Usage& usage,
                     std::string_view figures_json) const;
   void append_logprobs(std::string& out, const ChoiceText& choice) const;
+  void append_whole(std::string& out, const WholeChoice& choice) const;
 
   const ResponseIdentity identity_;
   const ResponseOptions options_;

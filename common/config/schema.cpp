@@ -268,6 +268,10 @@ void visit_gateway(GatewaySection& s, ConfigVisitor& v) {
          s.control_listen,
          kAddress,
          "Where nodes connect; cluster.gateways names the same port.");
+  v.text("admin_listen",
+         s.admin_listen,
+         kAddress,
+         "Where /metrics, /livez and /readyz are served. Port 0: any free one.");
   v.number("io_threads", s.io_threads, 1, 256, "Threads that serve connections.");
   v.number("queue_limit",
            s.queue_limit,
@@ -294,6 +298,12 @@ void visit_gateway(GatewaySection& s, ConfigVisitor& v) {
            16,
            1U << 20U,
            "Unsent KiB that a client may let pile up before its request is cancelled.");
+  v.number("store_responses_mb",
+           s.store_responses_mb,
+           0,
+           1U << 20U,
+           "Memory in MiB for prompts and answers that clients of /v1/responses ask to keep; the "
+           "oldest go first. 0: nothing is kept.");
   v.end_section();
 }
 

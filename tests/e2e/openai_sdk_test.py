@@ -125,6 +125,33 @@ def test_completions(target):
     assert streamed[-1].choices[0].finish_reason in ("stop", "length")
 
 
+def test_choices(target):
+    answer = target.ask("Say something.", n=3, max_tokens=6, temperature=1.0, seed=3)
+    assert [choice.index for choice in answer.choices] == [0, 1, 2]
+    assert answer.usage.completion_tokens <= 18
+    alone = target.ask("Say something.", max_tokens=6, temperature=1.0, seed=3)
+    assert alone.choices[0].message.content == answer.choices[0].message.content
+    assert alone.usage.prompt_tokens == answer.usage.prompt_tokens
+    texts = {}
+    for chunk in target.ask("Say something.", n=3, max_tokens=6, temperature=1.0, seed=3, stream=True):
+        choice = chunk.choices[0]
+        texts[choice.index] = texts.get(choice.index, "") + (choice.delta.content or "")
+    assert [texts[i] for i in range(3)] == [choice.message.content for choice in answer.choices]
+
+
+def test_lists_of_prompts(target):
+    one, two = "say:first", "say:second"
+    answer = target.client.completions.create(model=target.model, prompt=[one, two], n=2,
+                                              max_tokens=4, temperature=0)
+    assert [choice.index for choice in answer.choices] == [0, 1, 2, 3]
+    for prompt, choices in ((one, answer.choices[:2]), (two, answer.choices[2:])):
+        alone = target.client.completions.create(model=target.model, prompt=prompt, max_tokens=4,
+                                                 temperature=0)
+        assert all(choice.text == alone.choices[0].text for choice in choices)
+    ids = target.client.completions.create(model=target.model, prompt=[[65, 66], [67]], max_tokens=2)
+    assert len(ids.choices) == 2 and ids.usage.prompt_tokens == 3
+
+
 def test_token_id_prompt(target):
     answer = target.client.completions.create(
         model=target.model, prompt=[65, 66, 67], max_tokens=2,
@@ -190,7 +217,7 @@ def test_bookkeeping_fields_are_accepted(target):
     ({"max_tokens": 0}, "max_tokens"),
     ({"top_p": -1}, "top_p"),
     ({"stop": ["a"] * 5}, "stop"),
-    ({"n": 2}, "n"),
+    ({"n": 129}, "n"),
     ({"response_format": {"type": "x"}}, "response_format.type"),
     ({"extra_body": {"seed": "x"}}, "seed"),
 ])

@@ -21,8 +21,12 @@ struct HttpBodyFuzz {
       fuzz_check(request->stop_token_ids.size() <= gateway::kMaxStopTokenIds);
       fuzz_check(request->sampling.temperature >= 0);
       fuzz_check(request->sampling.top_p >= 0 && request->sampling.top_p <= 1);
-      for (const TokenId id : request->prompt_ids) {
-        fuzz_check(id >= 0);
+      fuzz_check(std::max<std::size_t>(request->prompts.size(), 1) * request->n <=
+                 gateway::kMaxChoices);
+      for (const gateway::ApiPrompt& prompt : request->prompts) {
+        for (const TokenId id : prompt.ids) {
+          fuzz_check(id >= 0);
+        }
       }
     }
   }
@@ -39,7 +43,7 @@ struct HttpBodyFuzz {
         R"({"model": "m", "prompt": "text", "max_tokens": 3, "top_p": 0.9, "frequency_penalty": -1,
            "stop_token_ids": [1, 2], "ignore_eos": true, "echo": false, "logprobs": 2})",
         R"({"model": "m", "prompt": [1, 2, 3], "stop": "end", "return_token_ids": true})",
-        R"({"model": "m", "prompt": ["a"], "best_of": 1})",
+        R"({"model": "m", "prompt": ["a", [1, 2]], "n": 3, "best_of": 3})",
     };
   }
 };

@@ -101,7 +101,8 @@ INSTANTIATE_TEST_SUITE_P(
         BadField{R"(,"top_logprobs":3)", "top_logprobs", "invalid_value"},
         BadField{R"(,"logprobs":true,"top_logprobs":21)", "top_logprobs", "invalid_value"},
         BadField{R"(,"n":0)", "n", "invalid_value"},
-        BadField{R"(,"n":2)", "n", "unsupported_parameter"},
+        BadField{R"(,"n":1.5)", "n", "invalid_type"},
+        BadField{R"(,"n":3,"best_of":4)", "best_of", "unsupported_parameter"},
         BadField{R"(,"n":129)", "n", "invalid_value"},
         BadField{R"(,"tools":[{"type":"function"}])", "tools", "unsupported_parameter"},
         BadField{R"(,"tool_choice":"required")", "tool_choice", "unsupported_parameter"},
@@ -136,11 +137,13 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(BadField{"", "prompt", "missing_required_parameter"},
                     BadField{R"(,"prompt":5)", "prompt", "invalid_type"},
                     BadField{R"(,"prompt":[])", "prompt", "invalid_value"},
-                    BadField{R"(,"prompt":["a","b"])", "prompt", "unsupported_parameter"},
+                    BadField{R"(,"prompt":["a",["b"]])", "prompt[1][0]", "invalid_type"},
+                    BadField{R"(,"prompt":["a",null])", "prompt[1]", "invalid_type"},
+                    BadField{R"(,"prompt":["a","b"],"n":65)", "n", "invalid_value"},
                     BadField{R"(,"prompt":[1,"b"])", "prompt[1]", "invalid_type"},
                     BadField{R"(,"prompt":[-1])", "prompt[0]", "invalid_value"},
                     BadField{R"(,"prompt":[1,2.5])", "prompt[1]", "invalid_type"},
-                    BadField{R"(,"prompt":[[]])", "prompt", "invalid_value"},
+                    BadField{R"(,"prompt":[[]])", "prompt[0]", "invalid_value"},
                     BadField{R"(,"prompt":[true])", "prompt[0]", "invalid_type"},
                     BadField{R"(,"prompt":"x","logprobs":6)", "logprobs", "invalid_value"},
                     BadField{R"(,"prompt":"x","logprobs":true)", "logprobs", "invalid_type"},
@@ -209,11 +212,19 @@ TEST(OpenAiRequest, UnknownAndBookkeepingFieldsAreIgnored) {
 }
 
 TEST(OpenAiRequest, PromptsOfCompletions) {
-  EXPECT_EQ(completion(R"(,"prompt":"x")")->prompt, "x");
-  EXPECT_EQ(completion(R"(,"prompt":["x"])")->prompt, "x");
-  EXPECT_THAT(completion(R"(,"prompt":[1,2])")->prompt_ids, ElementsAre(1, 2));
-  EXPECT_THAT(completion(R"(,"prompt":[[3,4]])")->prompt_ids, ElementsAre(3, 4));
-  EXPECT_TRUE(completion(R"(,"prompt":[[3,4]])")->prompt_is_ids);
+  EXPECT_EQ(completion(R"(,"prompt":"x")")->prompts[0].text, "x");
+  EXPECT_FALSE(completion(R"(,"prompt":"x")")->prompt_is_list);
+  EXPECT_EQ(completion(R"(,"prompt":["x"])")->prompts[0].text, "x");
+  EXPECT_THAT(completion(R"(,"prompt":[1,2])")->prompts[0].ids, ElementsAre(1, 2));
+  const auto lists = completion(R"(,"prompt":[[3,4],"y",[5]],"n":2,"best_of":2)");
+  ASSERT_TRUE(lists) << lists.error().message;
+  ASSERT_EQ(lists->prompts.size(), 3U);
+  EXPECT_TRUE(lists->prompt_is_list);
+  EXPECT_TRUE(lists->prompts[0].is_ids);
+  EXPECT_THAT(lists->prompts[0].ids, ElementsAre(3, 4));
+  EXPECT_EQ(lists->prompts[1].text, "y");
+  EXPECT_THAT(lists->prompts[2].ids, ElementsAre(5));
+  EXPECT_EQ(lists->n, 2U);
   EXPECT_EQ(completion(R"(,"prompt":"x","logprobs":3)")->sampling.num_logprobs, 3);
 }
 
@@ -237,7 +248,7 @@ TEST(OpenAiRequest, SeedsOfAllSizes) {
 TEST(OpenAiRequest, UnescapesText) {
   const auto request = completion(R"(,"prompt":"a\n\u00e9\ud83d\ude00\"")");
   ASSERT_TRUE(request);
-  EXPECT_EQ(request->prompt, "a\n\xc3\xa9\xf0\x9f\x98\x80\"");
+  EXPECT_EQ(request->prompts[0].text, "a\n\xc3\xa9\xf0\x9f\x98\x80\"");
 }
 
 struct BadJson {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <limits>
+#include <vector>
 
 namespace baton::gateway {
 namespace {
@@ -26,7 +27,7 @@ TEST(Responses, ChatStreamWithUsage) {
   options.include_usage = true;
   const ResponseWriter writer = chat_writer(options);
   std::string out;
-  writer.begin(out, {});
+  writer.begin(out, 0, {});
   writer.chunk(out, ChoiceText{"a\"\n", {}, 0, {}}, {});
   writer.close(out, {}, FinishReason::Stop, {}, "");
   writer.usage(out, Usage{3, 2, 1});
@@ -44,6 +45,29 @@ TEST(Responses, ChatStreamWithUsage) {
           R"(,"choices":[{"index":0,"delta":{},"logprobs":null,"finish_reason":"stop"}],)"
           R"("usage":null})" +
           "\n\n" + head + R"(,"choices":[],"usage":)" + kUsage + "}\n\ndata: [DONE]\n\n");
+}
+
+TEST(Responses, ChoicesHaveTheirIndex) {
+  const ResponseWriter writer = chat_writer();
+  std::string out;
+  writer.begin(out, 1, {});
+  writer.chunk(out, {.text = "a", .index = 2}, {});
+  writer.close(out, {.text = "b", .index = 3}, FinishReason::Length, {}, "");
+  for (const char* start : {R"("index":1,"delta":{"role")",
+                            R"("index":2,"delta":{"content":"a"})",
+                            R"("index":3,"delta":{"content":"b"})",
+                            R"("index":3,"delta":{},"logprobs":null,"finish_reason":"length")"}) {
+    EXPECT_NE(out.find(start), std::string::npos) << start << "\n" << out;
+  }
+  const std::string whole =
+      writer.whole(std::vector<WholeChoice>{{{.text = "x"}, FinishReason::Stop, {}},
+                                            {{.text = "y", .index = 1}, FinishReason::Length, {}}},
+                   {},
+                   "");
+  EXPECT_NE(whole.find(R"("finish_reason":"stop"},{"index":1,"message":{"role":"assistant",)"
+                       R"("content":"y")"),
+            std::string::npos)
+      << whole;
 }
 
 TEST(Responses, NoUsageUnlessAsked) {
@@ -70,7 +94,9 @@ TEST(Responses, HeldBackTextComesBeforeTheEmptyClosingDelta) {
 
 TEST(Responses, WholeChat) {
   const ResponseWriter writer = chat_writer();
-  EXPECT_EQ(writer.whole(ChoiceText{"hi", {}, 0, {}}, FinishReason::Stop, Usage{3, 2, 1}, {}, ""),
+  EXPECT_EQ(writer.whole(std::vector<WholeChoice>{{{"hi", {}, 0, {}}, FinishReason::Stop, {}}},
+                         Usage{3, 2, 1},
+                         ""),
             R"({"id":"chatcmpl-1","object":"chat.completion","created":7,"model":"m",)"
             R"("system_fingerprint":"fp_1","choices":[{"index":0,"message":{"role":"assistant",)"
             R"("content":"hi","refusal":null},"logprobs":null,"finish_reason":"stop"}],"usage":)" +
@@ -83,15 +109,14 @@ TEST(Responses, WholeCompletionWithTokenIdsAndFigures) {
   const ResponseWriter writer({Endpoint::Completions, "cmpl-1", 7, "m", "fp_1"}, options);
   const TokenId prompt[] = {1, 2, 3};
   const TokenId answer[] = {4, 5};
-  EXPECT_EQ(writer.whole(ChoiceText{"hi", {}, 0, answer},
-                         FinishReason::Length,
-                         Usage{3, 2, 1},
-                         prompt,
-                         R"({"chunks":1})"),
-            R"({"id":"cmpl-1","object":"text_completion","created":7,"model":"m",)"
-            R"("system_fingerprint":"fp_1","choices":[{"index":0,"text":"hi","logprobs":null,)"
-            R"("finish_reason":"length","token_ids":[4,5],"prompt_token_ids":[1,2,3]}],"usage":)" +
-                std::string(kUsage) + R"(,"baton":{"chunks":1}})");
+  EXPECT_EQ(
+      writer.whole(std::vector<WholeChoice>{{{"hi", {}, 0, answer}, FinishReason::Length, prompt}},
+                   Usage{3, 2, 1},
+                   R"({"chunks":1})"),
+      R"({"id":"cmpl-1","object":"text_completion","created":7,"model":"m",)"
+      R"("system_fingerprint":"fp_1","choices":[{"index":0,"text":"hi","logprobs":null,)"
+      R"("finish_reason":"length","token_ids":[4,5],"prompt_token_ids":[1,2,3]}],"usage":)" +
+          std::string(kUsage) + R"(,"baton":{"chunks":1}})");
 }
 
 TEST(Responses, ChatLogprobsShowBytesOfHalfCharacters) {

@@ -1,0 +1,80 @@
+#include "gateway/choice_stream.h"
+
+#include <utility>
+
+namespace baton::gateway {
+
+ChoiceStream::ChoiceStream(const ApiRequest& api,
+                           const engine::Tokenizer& tokenizer,
+                           std::uint32_t index,
+                           std::uint32_t min_tokens)
+    : tokenizer_(&tokenizer),
+      detokenizer_(tokenizer, !api.skip_special_tokens),
+      watcher_(api.stop, api.include_stop_text),
+      index_(index),
+      min_tokens_(min_tokens),
+      wants_logprobs_(api.sampling.num_logprobs >= 0),
+      wants_token_ids_(api.return_token_ids) {}
+
+bool ChoiceStream::take(const TokenEvent& event) {
+  for (std::size_t i = 0; i < event.tokens.size() && !stopped_; ++i) {
+    add_token(event, i);
+  }
+  return stopped_;
+}
+
+void ChoiceStream::add_token(const TokenEvent& event, std::size_t i) {
+  const TokenId token = event.tokens[i];
+  ++completion_tokens_;
+  const bool is_stop_token = event.finish == FinishReason::Stop && i + 1 == event.tokens.size();
+  if (wants_token_ids_) {
+    token_ids_.push_back(token);
+  }
+  if (is_stop_token) {
+    return;
+  }
+  if (wants_logprobs_ && i < event.logprobs.size()) {
+    TextLogprob entry{
+        std::string(tokenizer_->token_bytes(token, true)), event.logprobs[i].logprob, {}};
+    if (i < event.top_logprobs.size()) {
+      for (const TokenLogprob& top : event.top_logprobs[i]) {
+        entry.top.push_back({std::string(tokenizer_->token_bytes(top.token, true)), top.logprob});
+      }
+    }
+    entries_.push_back(std::move(entry));
+  }
+  show(detokenizer_.push(token));
+}
+
+void ChoiceStream::show(std::string_view text) {
+  if (completion_tokens_ <= min_tokens_) {
+    visible_ += text;  // a stop string may not end the answer yet
+  } else if (watcher_.push(text, visible_)) {
+    stopped_ = true;
+  }
+}
+
+void ChoiceStream::end(FinishReason finish) {
+  if (!stopped_) {
+    show(detokenizer_.flush());
+    if (!stopped_) {
+      watcher_.flush(visible_);
+    }
+  }
+  finish_ = stopped_ ? FinishReason::Stop : finish;
+}
+
+ChoiceText ChoiceStream::text() const {
+  return ChoiceText{visible_, entries_, entries_offset_, token_ids_, index_};
+}
+
+void ChoiceStream::clear() {
+  for (const TextLogprob& entry : entries_) {
+    entries_offset_ += static_cast<std::uint32_t>(entry.bytes.size());
+  }
+  visible_.clear();
+  entries_.clear();
+  token_ids_.clear();
+}
+
+}  // namespace baton::gateway

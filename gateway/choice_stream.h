@@ -1,0 +1,64 @@
+// One choice of an answer on its way from tokens to text: detokenizes, watches stop strings, and
+// keeps what the next chunk, or the whole reply, says of the choice.
+//
+// Owner: its Answer. Thread: the exchange's I/O thread. Failure: none.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/types/token_event.h"
+#include "engine/tokenizer/tokenizer.h"
+#include "gateway/openai_request.h"
+#include "gateway/responses.h"
+#include "gateway/stop_watcher.h"
+
+namespace baton::gateway {
+
+class ChoiceStream {
+ public:
+  // `index`: of the choice in the reply. `tokenizer` must outlive the choice.
+  ChoiceStream(const ApiRequest& api,
+               const engine::Tokenizer& tokenizer,
+               std::uint32_t index,
+               std::uint32_t min_tokens);
+
+  // True when a stop string ends the choice with this event; later events are not to be given.
+  bool take(const TokenEvent& event);
+  // The text held back becomes visible; `finish` counts unless a stop string came first.
+  void end(FinishReason finish);
+
+  // What is visible and not cleared yet. Borrows from the choice.
+  ChoiceText text() const;
+  bool has_text() const { return !visible_.empty(); }
+  // What `text` says has been written.
+  void clear();
+
+  bool is_stopped() const { return stopped_; }
+  FinishReason finish() const { return finish_; }
+  std::uint32_t completion_tokens() const { return completion_tokens_; }
+  std::uint32_t index() const { return index_; }
+
+ private:
+  void add_token(const TokenEvent& event, std::size_t i);
+  void show(std::string_view text);  // through the stop watcher into visible_
+
+  const engine::Tokenizer* tokenizer_;
+  engine::Detokenizer detokenizer_;
+  StopWatcher watcher_;
+  std::uint32_t index_;
+  std::uint32_t min_tokens_;
+  bool wants_logprobs_;
+  bool wants_token_ids_;
+  std::string visible_;
+  std::vector<TextLogprob> entries_;
+  std::vector<TokenId> token_ids_;
+  std::uint32_t entries_offset_ = 0;  // text before entries_, for text_offset
+  std::uint32_t completion_tokens_ = 0;
+  bool stopped_ = false;  // by a stop string
+  FinishReason finish_ = FinishReason::None;
+};
+
+}  // namespace baton::gateway

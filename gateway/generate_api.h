@@ -1,0 +1,53 @@
+// The endpoints that generate text: from a JSON body to one request for each choice at the tracker,
+// and an Answer that waits for their tokens.
+//
+// Owner: ApiHandler. Thread: `handle` on the exchange's I/O thread; long bodies continue on the
+// work pool and come back. Failure: every fault is a reply in the shape of an OpenAI error.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/base/random.h"
+#include "common/exec/executor.h"
+#include "gateway/delivery.h"
+#include "gateway/http_exchange.h"
+#include "gateway/model_lookup.h"
+#include "gateway/openai_request.h"
+#include "gateway/request_tracker.h"
+#include "gateway/served_models.h"
+#include "gateway/work_pool.h"
+
+namespace baton::gateway {
+
+class GenerateApi {
+ public:
+  struct Deps {
+    Executor& control;
+    RequestTracker& tracker;  // on the control strand
+    const ModelDirectory& models;
+    Delivery& delivery;
+    WorkPool& pool;
+    RandomSource random;           // from any thread
+    std::string configured_model;  // known even before its first node
+    Duration keepalive{};          // silence in a stream before a comment
+  };
+
+  explicit GenerateApi(Deps deps) : deps_(std::move(deps)) {}
+
+  void handle(const std::shared_ptr<HttpExchange>& exchange, Endpoint endpoint);
+
+ private:
+  using Exchange = std::shared_ptr<HttpExchange>;
+  // What follows on the I/O thread: the submission, or a refusal.
+  Task prepare(const Exchange& exchange, Endpoint endpoint, const std::string& body);
+  void submit(const Exchange& exchange,
+              const ApiRequest& api,
+              const FoundModel& found,
+              std::vector<GenerateRequest> choices);
+
+  const Deps deps_;
+};
+
+}  // namespace baton::gateway
