@@ -48,7 +48,11 @@ Answer::Answer(std::shared_ptr<HttpExchange> exchange,
   for (const AnswerSetup::Choice& choice : setup_.choices) {
     const auto index = static_cast<std::uint32_t>(choices_.size());
     choices_.push_back(
-        {ChoiceStream(api, *setup_.artifacts->tokenizer, index, choice.min_tokens), false, 0, {}});
+        {ChoiceStream(
+             api, *setup_.artifacts->tokenizer, setup_.text, {choice.id, index, choice.min_tokens}),
+         false,
+         0,
+         {}});
   }
 }
 
@@ -134,6 +138,7 @@ Usage Answer::usage() const {
   }
   for (const Choice& choice : choices_) {
     total.completion_tokens += choice.stream.completion_tokens();
+    total.reasoning_tokens += choice.stream.reasoning_tokens();
   }
   if (ended_ < choices_.size()) {
     return total;

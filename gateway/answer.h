@@ -42,6 +42,7 @@ struct AnswerSetup {
   ResponseIdentity identity;
   std::shared_ptr<const ModelArtifacts> artifacts;
   std::vector<Prompt> prompts;
+  AnswerTextOptions text;
   std::vector<Choice> choices;  // in the order of their index in the reply
   bool wants_figures = false;
   Duration keepalive{};                                    // silence before a comment

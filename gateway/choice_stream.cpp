@@ -6,15 +6,19 @@ namespace baton::gateway {
 
 ChoiceStream::ChoiceStream(const ApiRequest& api,
                            const engine::Tokenizer& tokenizer,
-                           std::uint32_t index,
-                           std::uint32_t min_tokens)
+                           const AnswerTextOptions& text,
+                           Place place)
     : tokenizer_(&tokenizer),
-      detokenizer_(tokenizer, !api.skip_special_tokens),
+      detokenizer_(tokenizer, !api.skip_special_tokens, text.shown),
       watcher_(api.stop, api.include_stop_text),
-      index_(index),
-      min_tokens_(min_tokens),
+      index_(place.index),
+      min_tokens_(place.min_tokens),
       wants_logprobs_(api.sampling.num_logprobs >= 0),
-      wants_token_ids_(api.return_token_ids) {}
+      wants_token_ids_(api.return_token_ids) {
+  if (text.is_needed()) {
+    answer_ = std::make_unique<AnswerText>(text, place.id, place.index);
+  }
+}
 
 bool ChoiceStream::take(const TokenEvent& event) {
   for (std::size_t i = 0; i < event.tokens.size() && !stopped_; ++i) {
@@ -43,7 +47,11 @@ void ChoiceStream::add_token(const TokenEvent& event, std::size_t i) {
     }
     entries_.push_back(std::move(entry));
   }
+  const bool was_reasoning = answer_ != nullptr && answer_->is_reasoning();
   show(detokenizer_.push(token));
+  if (was_reasoning || (answer_ != nullptr && answer_->is_reasoning())) {
+    ++reasoning_tokens_;
+  }
 }
 
 void ChoiceStream::show(std::string_view text) {
@@ -52,6 +60,16 @@ void ChoiceStream::show(std::string_view text) {
   } else if (watcher_.push(text, visible_)) {
     stopped_ = true;
   }
+  sort();
+}
+
+void ChoiceStream::sort() {
+  if (answer_ == nullptr) {
+    return;
+  }
+  answer_->push(visible_);
+  visible_.clear();
+  stopped_ = stopped_ || answer_->is_finished();
 }
 
 void ChoiceStream::end(FinishReason finish) {
@@ -59,13 +77,22 @@ void ChoiceStream::end(FinishReason finish) {
     show(detokenizer_.flush());
     if (!stopped_) {
       watcher_.flush(visible_);
+      sort();
     }
+  }
+  if (answer_ != nullptr) {
+    answer_->flush();
   }
   finish_ = stopped_ ? FinishReason::Stop : finish;
 }
 
 ChoiceText ChoiceStream::text() const {
-  return ChoiceText{visible_, entries_, entries_offset_, token_ids_, index_};
+  ChoiceText text{visible_, entries_, entries_offset_, token_ids_, index_};
+  if (answer_ != nullptr) {
+    text.parts = &answer_->parts();
+    text.has_calls = answer_->has_calls();
+  }
+  return text;
 }
 
 void ChoiceStream::clear() {
@@ -73,6 +100,9 @@ void ChoiceStream::clear() {
     entries_offset_ += static_cast<std::uint32_t>(entry.bytes.size());
   }
   visible_.clear();
+  if (answer_ != nullptr) {
+    answer_->clear();
+  }
   entries_.clear();
   token_ids_.clear();
 }

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,36 +15,47 @@
 #include "gateway/openai_request.h"
 #include "gateway/responses.h"
 #include "gateway/stop_watcher.h"
+#include "gateway/tools/answer_text.h"
 
 namespace baton::gateway {
 
 class ChoiceStream {
  public:
-  // `index`: of the choice in the reply. `tokenizer` must outlive the choice.
+  struct Place {
+    RequestId id{};
+    std::uint32_t index = 0;  // of the choice in the reply
+    std::uint32_t min_tokens = 0;
+  };
+  // `tokenizer` and `text` must outlive the choice.
   ChoiceStream(const ApiRequest& api,
                const engine::Tokenizer& tokenizer,
-               std::uint32_t index,
-               std::uint32_t min_tokens);
+               const AnswerTextOptions& text,
+               Place place);
 
-  // True when a stop string ends the choice with this event; later events are not to be given.
+  // True when a stop string, or the one call that was wanted, ends the choice with this event;
+  // later events are not to be given.
   bool take(const TokenEvent& event);
   // The text held back becomes visible; `finish` counts unless a stop string came first.
   void end(FinishReason finish);
 
   // What is visible and not cleared yet. Borrows from the choice.
   ChoiceText text() const;
-  bool has_text() const { return !visible_.empty(); }
+  bool has_text() const {
+    return !visible_.empty() || (answer_ != nullptr && !answer_->parts().empty());
+  }
   // What `text` says has been written.
   void clear();
 
   bool is_stopped() const { return stopped_; }
   FinishReason finish() const { return finish_; }
   std::uint32_t completion_tokens() const { return completion_tokens_; }
+  std::uint32_t reasoning_tokens() const { return reasoning_tokens_; }
   std::uint32_t index() const { return index_; }
 
  private:
   void add_token(const TokenEvent& event, std::size_t i);
   void show(std::string_view text);  // through the stop watcher into visible_
+  void sort();                       // from visible_ into the answer's parts, if it has such
 
   const engine::Tokenizer* tokenizer_;
   engine::Detokenizer detokenizer_;
@@ -52,12 +64,14 @@ class ChoiceStream {
   std::uint32_t min_tokens_;
   bool wants_logprobs_;
   bool wants_token_ids_;
+  std::unique_ptr<AnswerText> answer_;  // null: all text is content
   std::string visible_;
   std::vector<TextLogprob> entries_;
   std::vector<TokenId> token_ids_;
   std::uint32_t entries_offset_ = 0;  // text before entries_, for text_offset
   std::uint32_t completion_tokens_ = 0;
-  bool stopped_ = false;  // by a stop string
+  std::uint32_t reasoning_tokens_ = 0;
+  bool stopped_ = false;  // by a stop string or a call
   FinishReason finish_ = FinishReason::None;
 };
 

@@ -73,7 +73,7 @@ struct Gateway::Parts {
         pairs(log, &metrics, [this] { publisher.publish(); }),
         tracker(control.executor(), membership, pairs, log, probe, tracker_options(config, tuning)),
         fetcher(control.executor(), membership, pool, log, [this] { publisher.publish(); }),
-        publisher(metrics, membership, pairs, fetcher, models),
+        publisher(metrics, membership, pairs, fetcher, config.model, models),
         api(ApiHandlerDeps{control.executor(),
                            tracker,
                            models,

@@ -8,6 +8,7 @@
 #include "gateway/json_body.h"
 #include "gateway/prompt_builder.h"
 #include "gateway/replies.h"
+#include "gateway/tools/chat_format.h"
 
 namespace baton::gateway {
 namespace {
@@ -75,6 +76,7 @@ void GenerateApi::submit(const Exchange& exchange,
                                     found.model->id,
                                     found.model->fingerprint};
   setup.artifacts = found.model->artifacts;
+  setup.text = answer_options(api, *found.model, choices.front().prompt);
   std::vector<RequestId> ids;
   for (const GenerateRequest& choice : choices) {
     if (choice.choice == 0) {

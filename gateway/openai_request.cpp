@@ -450,6 +450,7 @@ ApiResult<ApiRequest> parse_api_request(Endpoint endpoint, std::string_view body
     read_chat(fields, request);
   } else {
     read_prompts(fields, request);
+    refuse_tools(fields);
   }
   read_choices(fields, request);
   read_limits(fields, request);

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "engine/chat_template/encode_chat.h"
+#include "gateway/tools/chat_format.h"
 
 namespace baton::gateway {
 namespace {
@@ -39,7 +40,9 @@ ApiResult<std::vector<TokenId>> chat_prompt(const ApiRequest& api,
         "unsupported_value", "model", "This model has no chat template; use /v1/completions."));
   }
   engine::ChatTemplateInput input;
-  input.messages = api.messages;
+  if (auto written = write_messages(api, model, input); !written) {
+    return std::unexpected(std::move(written).error());
+  }
   input.add_generation_prompt = api.add_generation_prompt;
   input.kwargs_json = api.template_kwargs_json;
   input.unix_seconds = unix_seconds;

@@ -116,8 +116,9 @@ void append_completion_logprobs(std::string& out,
                  offsets);
 }
 
-void append_finish(std::string& out, FinishReason reason) {
-  const std::string_view name = finish_name(reason);
+void append_finish(std::string& out, FinishReason reason, bool has_calls) {
+  const std::string_view name =
+      has_calls && reason == FinishReason::Stop ? "tool_calls" : finish_name(reason);
   if (name.empty()) {
     out += ",\"finish_reason\":null";
   } else {
@@ -141,12 +142,13 @@ void append_usage(std::string& out, const Usage& usage) {
   fmt::format_to(std::back_inserter(out),
                  "{{\"prompt_tokens\":{},\"completion_tokens\":{},\"total_tokens\":{},"
                  "\"prompt_tokens_details\":{{\"cached_tokens\":{},\"audio_tokens\":0}},"
-                 "\"completion_tokens_details\":{{\"reasoning_tokens\":0,\"audio_tokens\":0,"
+                 "\"completion_tokens_details\":{{\"reasoning_tokens\":{},\"audio_tokens\":0,"
                  "\"accepted_prediction_tokens\":0,\"rejected_prediction_tokens\":0}}}}",
                  usage.prompt_tokens,
                  usage.completion_tokens,
                  usage.prompt_tokens + usage.completion_tokens,
-                 usage.cached_tokens);
+                 usage.cached_tokens,
+                 usage.reasoning_tokens);
 }
 
 std::string figures_json(const AnswerFigures& figures) {
@@ -239,6 +241,7 @@ void ResponseWriter::begin(std::string& out,
 
 void ResponseWriter::append_chunk(std::string& out,
                                   const ChoiceText& choice,
+                                  const AnswerPart* part,
                                   FinishReason reason,
                                   const Usage& usage,
                                   std::string_view figures) const {
@@ -246,6 +249,9 @@ void ResponseWriter::append_chunk(std::string& out,
   if (!is_chat()) {
     out += ",\"text\":";
     append_json_string(out, choice.text);
+  } else if (part != nullptr) {
+    out += ",\"delta\":";
+    append_delta(out, *part);
   } else if (reason != FinishReason::None && choice.text.empty()) {
     out += ",\"delta\":{}";
   } else {
@@ -255,7 +261,7 @@ void ResponseWriter::append_chunk(std::string& out,
   }
   out += ",\"logprobs\":";
   append_logprobs(out, choice);
-  append_finish(out, reason);
+  append_finish(out, reason, choice.has_calls);
   if (options_.token_ids) {
     out += ",\"token_ids\":";
     append_ids(out, choice.token_ids);
@@ -275,7 +281,15 @@ void ResponseWriter::append_chunk(std::string& out,
 }
 
 void ResponseWriter::chunk(std::string& out, const ChoiceText& choice, const Usage& usage) const {
-  append_chunk(out, choice, FinishReason::None, usage, {});
+  if (choice.parts == nullptr || choice.parts->empty()) {
+    return append_chunk(out, choice, nullptr, FinishReason::None, usage, {});
+  }
+  // Ids and log-probabilities go with the first part.
+  ChoiceText told = choice;
+  for (const AnswerPart& part : *choice.parts) {
+    append_chunk(out, told, &part, FinishReason::None, usage, {});
+    told = {.index = choice.index};
+  }
 }
 
 void ResponseWriter::close(std::string& out,
@@ -284,11 +298,13 @@ void ResponseWriter::close(std::string& out,
                            const Usage& usage,
                            std::string_view figures) const {
   // Text that was held back goes out first: the closing delta of a chat is empty.
-  if (is_chat() && (!rest.text.empty() || !rest.logprobs.empty() || !rest.token_ids.empty())) {
+  const bool has_text = !rest.text.empty() || (rest.parts != nullptr && !rest.parts->empty());
+  if (is_chat() && (has_text || !rest.logprobs.empty() || !rest.token_ids.empty())) {
     chunk(out, rest, usage);
-    append_chunk(out, {.index = rest.index}, reason, usage, figures);
+    append_chunk(
+        out, {.index = rest.index, .has_calls = rest.has_calls}, nullptr, reason, usage, figures);
   } else {
-    append_chunk(out, rest, reason, usage, figures);
+    append_chunk(out, rest, nullptr, reason, usage, figures);
   }
 }
 
@@ -320,16 +336,22 @@ void ResponseWriter::append_whole(std::string& out, const WholeChoice& choice) c
   out += "{\"index\":";
   append_count(out, choice.text.index);
   if (is_chat()) {
-    out += ",\"message\":{\"role\":\"assistant\",\"content\":";
-    append_json_string(out, choice.text.text);
-    out += ",\"refusal\":null}";
+    out += ",\"message\":{\"role\":\"assistant\",";
+    if (choice.text.parts != nullptr) {
+      append_message_fields(out, *choice.text.parts);
+    } else {
+      out += "\"content\":";
+      append_json_string(out, choice.text.text);
+      out += ",\"refusal\":null";
+    }
+    out += '}';
   } else {
     out += ",\"text\":";
     append_json_string(out, choice.text.text);
   }
   out += ",\"logprobs\":";
   append_logprobs(out, choice.text);
-  append_finish(out, choice.finish);
+  append_finish(out, choice.finish, choice.text.has_calls);
   if (options_.token_ids) {
     out += ",\"token_ids\":";
     append_ids(out, choice.text.token_ids);

@@ -12,6 +12,7 @@
 
 #include "gateway/answer_sink.h"
 #include "gateway/openai_request.h"
+#include "gateway/tools/answer_part.h"
 
 namespace baton::gateway {
 
@@ -26,7 +27,8 @@ struct ResponseIdentity {
 struct Usage {
   std::uint32_t prompt_tokens = 0;
   std::uint32_t completion_tokens = 0;
-  std::uint32_t cached_tokens = 0;  // true hits of the prefill's prefix cache
+  std::uint32_t cached_tokens = 0;     // true hits of the prefill's prefix cache
+  std::uint32_t reasoning_tokens = 0;  // of the completion's
 };
 
 // One token's log-probability with its text.
@@ -47,6 +49,8 @@ struct ChoiceText {
   std::uint32_t text_offset = 0;  // of the first log-probability's token in the completion
   std::span<const TokenId> token_ids;
   std::uint32_t index = 0;
+  const AnswerParts* parts = nullptr;  // of a chat with tools or reasoning: instead of text
+  bool has_calls = false;              // "stop" is then "tool_calls"
 };
 
 // A choice that has ended.
@@ -97,6 +101,7 @@ class ResponseWriter {
   void begin_choice(std::string& out, std::uint32_t index) const;
   void append_chunk(std::string& out,
                     const ChoiceText& choice,
+                    const AnswerPart* part,
                     FinishReason reason,
                     const Usage& usage,
                     std::string_view figures_json) const;

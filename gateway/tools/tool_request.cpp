@@ -262,6 +262,19 @@ std::string ToolRequest::tools_json() const {
   return out.empty() ? out : out + ']';
 }
 
+void refuse_tools(JsonFields& fields) {
+  for (const std::string_view name : {"tools", "functions"}) {
+    simdjson::dom::array array;
+    const auto value = fields.get(name);
+    if (value && !(value->get(array) == simdjson::SUCCESS && array.size() == 0)) {
+      fields.fail(bad_request(
+          "unsupported_parameter",
+          std::string(name),
+          fmt::format("Unsupported parameter: '{}'. Use /v1/chat/completions for tools.", name)));
+    }
+  }
+}
+
 void read_tools(JsonFields& fields, ToolRequest& request) {
   for (const auto& [older, newer] :
        {std::pair("functions", "tools"), std::pair("function_call", "tool_choice")}) {

@@ -38,5 +38,7 @@ inline constexpr std::size_t kMaxTools = 1024;
 // Reads `tools`, `tool_choice` and `parallel_tool_calls`; refuses the older `functions` and
 // `function_call`.
 void read_tools(JsonFields& fields, ToolRequest& request);
+// For an endpoint without messages.
+void refuse_tools(JsonFields& fields);
 
 }  // namespace baton::gateway

@@ -104,8 +104,6 @@ INSTANTIATE_TEST_SUITE_P(
         BadField{R"(,"n":1.5)", "n", "invalid_type"},
         BadField{R"(,"n":3,"best_of":4)", "best_of", "unsupported_parameter"},
         BadField{R"(,"n":129)", "n", "invalid_value"},
-        BadField{R"(,"tools":[{"type":"function"}])", "tools", "unsupported_parameter"},
-        BadField{R"(,"tool_choice":"required")", "tool_choice", "unsupported_parameter"},
         BadField{R"(,"response_format":{"type":"json_object"})",
                  "response_format",
                  "unsupported_parameter"},

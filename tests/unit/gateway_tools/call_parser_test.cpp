@@ -11,16 +11,16 @@ namespace {
 
 using Kind = AnswerPart::Kind;
 
-// One line a part: "text", "#0 name", "#0< arguments".
+// One word a part: "text", "#0 name", "#0<arguments".
 std::string written(const AnswerParts& parts) {
   std::string out;
   for (const AnswerPart& part : parts) {
-    const std::string call = "#" + std::to_string(part.call);
-    out += out.empty() ? "" : "|";
-    out += part.kind == Kind::CallBegin       ? call + " "
-           : part.kind == Kind::CallArguments ? call + "<"
-                                              : "";
-    out += part.text;
+    out.append(out.empty() ? "" : "|");
+    if (part.kind != Kind::Content) {
+      out.append("#").append(std::to_string(part.call));
+      out.append(part.kind == Kind::CallBegin ? " " : "<");
+    }
+    out.append(part.text);
   }
   return out;
 }
