@@ -2,12 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include <vector>
+
 namespace baton::gateway {
 namespace {
 
 // "reasoning|content", the same for the whole text and for single bytes.
 std::string split(bool open, const std::string& text) {
-  std::string results[2];
+  std::vector<std::string> results;
   for (const std::size_t piece : {std::size_t{1}, text.size() + 1}) {
     ReasoningSplitter splitter(open);
     std::string reasoning;
@@ -16,7 +18,7 @@ std::string split(bool open, const std::string& text) {
       splitter.push(std::string_view(text).substr(at, piece), reasoning, content);
     }
     splitter.flush(reasoning, content);
-    results[piece == 1 ? 0 : 1] = reasoning + "|" + content;
+    results.push_back(reasoning + "|" + content);
   }
   EXPECT_EQ(results[0], results[1]);
   return results[0];

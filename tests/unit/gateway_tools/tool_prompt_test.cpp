@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "gateway/tools/answer_text.h"
+
 namespace baton::gateway {
 namespace {
 
