@@ -12,7 +12,7 @@ namespace baton::decode_node {
 DecodeNode::DecodeNode(node::RoleDeps deps)
     : deps_(std::move(deps)),
       probe_(deps_.metrics),
-      kv_probe_(deps_.metrics),
+      kv_probe_(deps_),
       steps_(deps_.control, deps_.engine, deps_.runner, deps_.kv.arena()),
       stream_([this](node::ClientId client, wire::Frame frame) {
         gateways_->send(client, std::move(frame));
@@ -144,7 +144,7 @@ void DecodeNode::make_scheduler() {
 
 wire::Heartbeat DecodeNode::heartbeat() {
   const auto transfer = deps_.transport.stats();
-  kv_probe_.update(deps_.kv, transfer);
+  kv_probe_.update(transfer);
   probe_.update(scheduler_->num_running(), *grants_);
   wire::Heartbeat beat;
   beat.set_draining(drain_.is_draining());

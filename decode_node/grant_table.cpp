@@ -72,6 +72,7 @@ Result<GrantTable::Blocks> GrantTable::take_blocks(const GenerateRequest& reques
                             terms.headroom));
   }
   BATON_ASSIGN(blocks.own, kv_.acquire(wanted));
+  kv_.index().count_use(blocks.prefix, size.context);
   return blocks;
 }
 

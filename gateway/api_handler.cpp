@@ -86,7 +86,8 @@ ApiHandler::ApiHandler(ApiHandlerDeps deps)
                  deps_.pool,
                  deps_.random,
                  deps_.configured_model,
-                 deps_.keepalive}) {}
+                 deps_.keepalive,
+                 deps_.cost}) {}
 
 std::string ApiHandler::new_request_id(const HttpExchange& exchange) const {
   return request_id_for(exchange.request(), deps_.random());

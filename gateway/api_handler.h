@@ -17,6 +17,7 @@
 #include "gateway/delivery.h"
 #include "gateway/generate_api.h"
 #include "gateway/http_exchange.h"
+#include "gateway/prompt_cost.h"
 #include "gateway/request_tracker.h"
 #include "gateway/served_models.h"
 #include "gateway/work_pool.h"
@@ -35,6 +36,7 @@ struct ApiHandlerDeps {
   std::function<bool(const NodeName&, std::chrono::milliseconds limit)> drain_node;
   std::string configured_model;  // known even before its first node
   Duration keepalive{};
+  PromptCost cost{};
 };
 
 class ApiHandler {

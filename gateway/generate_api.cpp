@@ -40,7 +40,10 @@ Task GenerateApi::prepare(const Exchange& exchange, Endpoint endpoint, const std
       reply_error(*exchange, error, request_id_for(exchange->request(), deps_.random()));
     };
   };
-  auto api = parse_api_request(endpoint, body);
+  auto api = [&] {
+    const CpuTimer timer(deps_.cost.parse);
+    return parse_api_request(endpoint, body);
+  }();
   if (!api) {
     return refuse(std::move(api).error());
   }
@@ -53,19 +56,27 @@ Task GenerateApi::prepare(const Exchange& exchange, Endpoint endpoint, const std
   if (!choices) {
     return refuse(std::move(choices).error());
   }
+  std::vector<PromptChains> chains;
+  for (const GenerateRequest& choice : *choices) {
+    if (choice.choice == 0) {
+      chains.push_back(hash_prompt(choice.prompt, found->model->block_sizes));
+    }
+  }
   return [this,
           exchange,
           found = std::move(*found),
           api = std::move(*api),
-          choices = std::move(*choices)]() mutable {
-    submit(exchange, api, found, std::move(choices));
+          choices = std::move(*choices),
+          chains = std::move(chains)]() mutable {
+    submit(exchange, api, found, std::move(choices), chains);
   };
 }
 
 void GenerateApi::submit(const Exchange& exchange,
                          const ApiRequest& api,
                          const FoundModel& found,
-                         std::vector<GenerateRequest> choices) {
+                         std::vector<GenerateRequest> choices,
+                         const std::vector<PromptChains>& chains) {
   const HttpRequest& http = exchange->request();
   const std::uint64_t number = choices.front().id.value;
   AnswerSetup setup;
@@ -78,6 +89,7 @@ void GenerateApi::submit(const Exchange& exchange,
   setup.artifacts = found.model->artifacts;
   setup.text = answer_options(api, *found.model, choices.front().prompt);
   std::vector<RequestId> ids;
+  std::vector<std::size_t> prompts;  // of each choice
   for (const GenerateRequest& choice : choices) {
     if (choice.choice == 0) {
       auto& prompt = setup.prompts.emplace_back();
@@ -86,8 +98,9 @@ void GenerateApi::submit(const Exchange& exchange,
         prompt.ids = choice.prompt;
       }
     }
+    prompts.push_back(setup.prompts.size() - 1);
     setup.choices.push_back(
-        {choice.id, static_cast<std::uint32_t>(setup.prompts.size() - 1), choice.min_tokens});
+        {choice.id, static_cast<std::uint32_t>(prompts.back()), choice.min_tokens});
     ids.push_back(choice.id);
   }
   setup.wants_figures = http.header("x-baton-figures") == "1";
@@ -106,7 +119,10 @@ void GenerateApi::submit(const Exchange& exchange,
   answer->start();
   std::vector<Submission> submissions;
   for (std::uint32_t i = 0; i < choices.size(); ++i) {
-    submissions.push_back({std::move(choices[i]), http.received, answer->sink(i)});
+    submissions.push_back({.request = std::move(choices[i]),
+                           .received = http.received,
+                           .sink = answer->sink(i),
+                           .chains = chains[prompts[i]]});
   }
   deps_.control.post([this, submissions = std::move(submissions)]() mutable {
     for (Submission& submission : submissions) {

@@ -15,7 +15,9 @@
 #include "gateway/http_exchange.h"
 #include "gateway/model_lookup.h"
 #include "gateway/openai_request.h"
+#include "gateway/prompt_cost.h"
 #include "gateway/request_tracker.h"
+#include "gateway/routing/prompt_chain.h"
 #include "gateway/served_models.h"
 #include "gateway/work_pool.h"
 
@@ -32,6 +34,7 @@ class GenerateApi {
     RandomSource random;           // from any thread
     std::string configured_model;  // known even before its first node
     Duration keepalive{};          // silence in a stream before a comment
+    PromptCost cost;
   };
 
   explicit GenerateApi(Deps deps) : deps_(std::move(deps)) {}
@@ -42,10 +45,12 @@ class GenerateApi {
   using Exchange = std::shared_ptr<HttpExchange>;
   // What follows on the I/O thread: the submission, or a refusal.
   Task prepare(const Exchange& exchange, Endpoint endpoint, const std::string& body);
+  // `chains`: of each prompt.
   void submit(const Exchange& exchange,
               const ApiRequest& api,
               const FoundModel& found,
-              std::vector<GenerateRequest> choices);
+              std::vector<GenerateRequest> choices,
+              const std::vector<PromptChains>& chains);
 
   const Deps deps_;
 };

@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+#include <chrono>
 #include <fstream>
 
 namespace baton::node {
@@ -11,19 +13,42 @@ Gauge blocks(Metrics& metrics, const char* state) {
   return metrics.gauge("baton_kv_blocks", "KV blocks by state", {{"state", state}});
 }
 
+// As vLLM's own have, and the role, since both roles of a cluster are scraped.
+Metrics::Labels vllm_labels(const NodeIdentity& identity) {
+  return {{"model_name", identity.model.id()}, {"role", identity.role}};
+}
+
 }  // namespace
 
-KvProbe::KvProbe(Metrics& metrics)
-    : total_(metrics.gauge("baton_kv_blocks_total", "KV blocks of the arena")),
+KvProbe::KvProbe(const RoleDeps& deps) : KvProbe(deps, deps.metrics) {}
+
+KvProbe::KvProbe(const RoleDeps& deps, Metrics& metrics)
+    : kv_(deps.kv),
+      total_(metrics.gauge("baton_kv_blocks_total", "KV blocks of the arena")),
       free_(blocks(metrics, "free")),
       in_use_(blocks(metrics, "in_use")),
       granted_(blocks(metrics, "granted")),
       quarantined_(blocks(metrics, "quarantined")),
       cached_(blocks(metrics, "cached")),
-      prefix_hits_(metrics.gauge("baton_prefix_hit_blocks", "Blocks found in the prefix cache")),
-      prefix_misses_(
-          metrics.gauge("baton_prefix_missed_blocks", "Full blocks not found in the prefix cache")),
-      prefix_evictions_(metrics.gauge("baton_prefix_evicted_blocks", "Blocks evicted from it")),
+      usage_(metrics.gauge("vllm:kv_cache_usage_perc",
+                           "Share of the KV blocks that are neither free nor evictable, 0 to 1",
+                           vllm_labels(deps.identity))),
+      prefix_queries_(metrics.counter("vllm:prefix_cache_queries_total",
+                                      "Tokens of requests that looked into the prefix cache",
+                                      vllm_labels(deps.identity))),
+      prefix_hits_(metrics.counter("vllm:prefix_cache_hits_total",
+                                   "Of these, tokens that were found",
+                                   vllm_labels(deps.identity))),
+      prefix_lookups_(metrics.counter("baton_prefix_lookups_total",
+                                      "Requests that looked into the prefix cache")),
+      prefix_stored_(metrics.counter("baton_prefix_stored_blocks_total",
+                                     "Blocks that entered the prefix cache")),
+      prefix_evicted_(metrics.counter("baton_prefix_evicted_blocks_total",
+                                      "Blocks that were evicted from the prefix cache")),
+      prefix_idle_(
+          metrics.histogram("baton_prefix_idle_at_eviction_seconds",
+                            "How long evicted blocks had not been used",
+                            {0.1, 0.5, 1, 5, 10, 30, 60, 300, 900, 3'600, 14'400, 86'400})),
       bytes_sent_(metrics.gauge("baton_transfer_sent_bytes", "KV bytes sent")),
       bytes_received_(metrics.gauge("baton_transfer_received_bytes", "KV bytes received")),
       messages_dropped_(metrics.gauge("baton_transfer_dropped_messages",
@@ -32,20 +57,27 @@ KvProbe::KvProbe(Metrics& metrics)
       digest_mismatches_(metrics.gauge("baton_transfer_digest_mismatches",
                                        "Leases whose blocks were not those that were sent")),
       open_leases_(metrics.gauge("baton_transfer_open_leases", "Leases open for writing")),
-      reactor_loops_(metrics.gauge("baton_transfer_reactor_loops", "Loops of the data thread")) {}
+      reactor_loops_(metrics.gauge("baton_transfer_reactor_loops", "Loops of the data thread")) {
+  kv_.index().watch_evictions([&control = deps.control] { return control.now(); },
+                              [idle = prefix_idle_](Duration unused) {
+                                idle.observe(std::chrono::duration<double>(unused).count());
+                              });
+}
 
-void KvProbe::update(const engine::KvMemory& kv, const transfer::TransportStats& transfer) {
-  const engine::BlockPool& pool = kv.pool();
+KvProbe::~KvProbe() {
+  kv_.index().watch_evictions(nullptr, nullptr);
+}
+
+void KvProbe::update(const transfer::TransportStats& transfer) {
+  const engine::BlockPool& pool = kv_.pool();
   total_.set(pool.total());
   free_.set(pool.free());
   in_use_.set(pool.count(engine::BlockUse::InUse));
   granted_.set(pool.count(engine::BlockUse::Granted));
   quarantined_.set(pool.count(engine::BlockUse::Quarantined));
   cached_.set(pool.count(engine::BlockUse::Cached));
-  const auto& stats = kv.index().stats();
-  prefix_hits_.set(static_cast<double>(stats.hit_blocks));
-  prefix_misses_.set(static_cast<double>(stats.missed_blocks));
-  prefix_evictions_.set(static_cast<double>(stats.evicted));
+  usage_.set(1 - static_cast<double>(kv_.num_obtainable()) / std::max(1U, pool.total()));
+  update_prefixes();
   bytes_sent_.set(static_cast<double>(transfer.bytes_sent));
   bytes_received_.set(static_cast<double>(transfer.bytes_received));
   messages_dropped_.set(static_cast<double>(transfer.messages_dropped));
@@ -53,6 +85,19 @@ void KvProbe::update(const engine::KvMemory& kv, const transfer::TransportStats&
   digest_mismatches_.set(static_cast<double>(transfer.digest_mismatches));
   open_leases_.set(static_cast<double>(transfer.open_leases));
   reactor_loops_.set(static_cast<double>(transfer.loop_count));
+}
+
+void KvProbe::update_prefixes() {
+  const engine::PrefixIndex::Stats& stats = kv_.index().stats();
+  const auto add = [](const Counter& counter, std::uint64_t now, std::uint64_t told) {
+    counter.add(static_cast<double>(now - told));
+  };
+  add(prefix_queries_, stats.asked_tokens, told_.asked_tokens);
+  add(prefix_hits_, stats.hit_tokens, told_.hit_tokens);
+  add(prefix_lookups_, stats.lookups, told_.lookups);
+  add(prefix_stored_, stats.inserted, told_.inserted);
+  add(prefix_evicted_, stats.evicted, told_.evicted);
+  told_ = stats;
 }
 
 void fill_load(wire::NodeLoad& load, const engine::KvMemory& kv) {

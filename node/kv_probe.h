@@ -8,26 +8,39 @@
 #include "common/obs/metrics.h"
 #include "common/wire/control.pb.h"
 #include "engine/kv/kv_memory.h"
+#include "node/role.h"
 #include "transfer/transport.h"
 
 namespace baton::node {
 
 class KvProbe {
  public:
-  explicit KvProbe(Metrics& metrics);
-  // Copies the present state into the gauges.
-  void update(const engine::KvMemory& kv, const transfer::TransportStats& transfer);
+  explicit KvProbe(const RoleDeps& deps);
+  KvProbe(const KvProbe&) = delete;
+  KvProbe& operator=(const KvProbe&) = delete;
+  ~KvProbe();
+  // Copies the present state into the metrics.
+  void update(const transfer::TransportStats& transfer);
 
  private:
+  KvProbe(const RoleDeps& deps, Metrics& metrics);
+  void update_prefixes();
+
+  engine::KvMemory& kv_;
+  engine::PrefixIndex::Stats told_;  // what the counters say
   Gauge total_;
   Gauge free_;
   Gauge in_use_;
   Gauge granted_;
   Gauge quarantined_;
   Gauge cached_;
-  Gauge prefix_hits_;
-  Gauge prefix_misses_;
-  Gauge prefix_evictions_;
+  Gauge usage_;
+  Counter prefix_queries_;
+  Counter prefix_hits_;
+  Counter prefix_lookups_;
+  Counter prefix_stored_;
+  Counter prefix_evicted_;
+  Histogram prefix_idle_;
   Gauge bytes_sent_;
   Gauge bytes_received_;
   Gauge messages_dropped_;

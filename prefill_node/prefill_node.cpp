@@ -7,7 +7,7 @@ namespace baton::prefill_node {
 PrefillNode::PrefillNode(node::RoleDeps deps)
     : deps_(std::move(deps)),
       probe_(deps_.metrics),
-      kv_probe_(deps_.metrics),
+      kv_probe_(deps_),
       steps_(deps_.control, deps_.engine, deps_.runner, deps_.kv.arena()),
       stream_([this](node::ClientId client, wire::Frame frame) {
         gateways_->send(client, std::move(frame));
@@ -77,7 +77,7 @@ void PrefillNode::make_gateways() {
 
 wire::Heartbeat PrefillNode::heartbeat() {
   const auto transfer = deps_.transport.stats();
-  kv_probe_.update(deps_.kv, transfer);
+  kv_probe_.update(transfer);
   probe_.update(scheduler_->num_waiting(), scheduler_->num_jobs());
   wire::Heartbeat beat;
   beat.set_draining(drain_.is_draining());

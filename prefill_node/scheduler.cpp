@@ -65,6 +65,9 @@ bool Scheduler::admit(Job& job) {
   if (!own) {
     return false;
   }
+  if (!job.has_pulled) {  // else it is the second time
+    parts_.kv.index().count_use(prefix, job.size.context);
+  }
   job.figures.cached_tokens = held * block_tokens;
   job.figures.queue_us = node::to_us(parts_.executor.now() - job.arrived);
   const std::uint32_t worth =

@@ -22,15 +22,14 @@ std::uint64_t hash_of(std::uint64_t name) {
 
 }  // namespace
 
-struct PrefixRef::Entry {
+struct PrefixRef::Entry : EvictionItem {
   std::uint64_t name = 0;       // of the chain up to and with this block
   Entry* parent = nullptr;      // block before; null for a first block
   std::vector<TokenId> tokens;  // [block_tokens]
   BlockLease lease;             // the block
   std::uint32_t pins = 0;       // PrefixRefs that hold it
   std::uint32_t children = 0;   // entries whose parent it is
-  std::uint64_t last_use = 0;   // tick of the last pin or unpin
-  bool in_leaves = false;
+  TimePoint idle_since{};       // by the watch's clock, while unpinned
 };
 
 PrefixRef& PrefixRef::operator=(PrefixRef&& other) noexcept {
@@ -56,8 +55,8 @@ void PrefixRef::reset() {
   index_ = nullptr;
 }
 
-PrefixIndex::PrefixIndex(std::uint32_t block_tokens, bool enabled)
-    : block_tokens_(block_tokens), enabled_(enabled) {}
+PrefixIndex::PrefixIndex(std::uint32_t block_tokens, bool enabled, EvictionPolicy policy)
+    : block_tokens_(block_tokens), enabled_(enabled), leaves_(policy) {}
 
 PrefixIndex::~PrefixIndex() {
   BATON_CHECK(num_refs_ == 0, "a PrefixRef outlives its index");
@@ -85,7 +84,6 @@ PrefixRef PrefixIndex::find(std::span<const TokenId> tokens, std::uint32_t max_b
   if (!enabled_) {
     return ref;
   }
-  ++stats_.lookups;
   const auto full = static_cast<std::uint32_t>(tokens.size() / block_tokens_);
   const std::uint32_t wanted = std::min(full, max_blocks);
   ref.index_ = this;
@@ -102,9 +100,19 @@ PrefixRef PrefixIndex::find(std::span<const TokenId> tokens, std::uint32_t max_b
     ref.entries_.push_back(entry);
     parent = entry;
   }
-  stats_.hit_blocks += ref.num_blocks();
-  stats_.missed_blocks += wanted - ref.num_blocks();
   return ref;
+}
+
+void PrefixIndex::count_use(const PrefixRef& ref, std::size_t tokens) {
+  if (!enabled_) {
+    return;
+  }
+  ++stats_.lookups;
+  stats_.asked_tokens += tokens;
+  stats_.hit_tokens += std::uint64_t{ref.num_blocks()} * block_tokens_;
+  for (Entry* entry : ref.entries_) {
+    ++entry->hits;
+  }
 }
 
 std::uint32_t PrefixIndex::peek(std::span<const TokenId> tokens, std::uint32_t max_blocks) const {
@@ -133,6 +141,7 @@ bool PrefixIndex::extend(PrefixRef& ref, std::span<const TokenId> tokens, BlockL
   const std::uint64_t name = next_prefix_hash(parent == nullptr ? 0 : parent->name, tokens);
   ref.index_ = this;
   if (Entry* known = lookup(parent, name, tokens, &stats_.collisions)) {
+    ++known->hits;  // others have computed the same
     pin(*known);
     ref.entries_.push_back(known);
     return false;
@@ -141,6 +150,7 @@ bool PrefixIndex::extend(PrefixRef& ref, std::span<const TokenId> tokens, BlockL
   auto entry = std::make_unique<Entry>();
   entry->name = name;
   entry->parent = parent;
+  entry->position = parent == nullptr ? 0 : parent->position + block_tokens_;
   entry->tokens.assign(tokens.begin(), tokens.end());
   entry->lease = std::move(lease);
   entry->lease.mark(BlockUse::Cached);
@@ -160,34 +170,48 @@ bool PrefixIndex::extend(PrefixRef& ref, std::span<const TokenId> tokens, BlockL
 void PrefixIndex::pin(Entry& entry) {
   if (entry.pins++ == 0) {
     --num_unpinned_;
+    leaves_.unlist(entry);
   }
   ++num_refs_;
-  update_leaf(entry);
 }
 
 void PrefixIndex::unpin(Entry& entry) {
   --num_refs_;
-  if (--entry.pins == 0) {
-    ++num_unpinned_;
+  if (--entry.pins > 0) {
+    return;
   }
-  update_leaf(entry);
+  ++num_unpinned_;
+  if (now_) {
+    entry.idle_since = now_();
+  }
+  leaves_.touch(entry);
+  list_if_leaf(entry);
 }
 
-void PrefixIndex::update_leaf(Entry& entry) {
-  if (entry.in_leaves) {
-    leaves_.erase({entry.last_use, &entry});
+void PrefixIndex::list_if_leaf(Entry& entry) {
+  if (entry.pins == 0 && entry.children == 0) {
+    leaves_.list(entry);
   }
-  entry.last_use = ++tick_;
-  entry.in_leaves = entry.pins == 0 && entry.children == 0;
-  if (entry.in_leaves) {
-    leaves_.emplace(entry.last_use, &entry);
-  }
+}
+
+void PrefixIndex::watch_evictions(std::function<TimePoint()> now,
+                                  std::function<void(Duration)> evicted) {
+  now_ = std::move(now);
+  on_evicted_ = std::move(evicted);
 }
 
 std::uint32_t PrefixIndex::evict(std::uint32_t count) {
   std::uint32_t evicted = 0;
-  while (evicted < count && !leaves_.empty()) {
-    erase(*leaves_.begin()->second);
+  while (evicted < count) {
+    EvictionItem* const first = leaves_.take();
+    if (first == nullptr) {
+      break;
+    }
+    auto& entry = static_cast<Entry&>(*first);
+    if (now_) {
+      on_evicted_(now_() - entry.idle_since);
+    }
+    erase(entry);
     ++evicted;
   }
   stats_.evicted += evicted;
@@ -195,15 +219,11 @@ std::uint32_t PrefixIndex::evict(std::uint32_t count) {
 }
 
 void PrefixIndex::erase(Entry& entry) {
-  leaves_.erase({entry.last_use, &entry});
   --num_unpinned_;
   if (Entry* parent = entry.parent) {
     --parent->children;
     // It keeps its own place in the order: eviction of a child is no use of the parent.
-    if (parent->children == 0 && parent->pins == 0) {
-      parent->in_leaves = true;
-      leaves_.emplace(parent->last_use, parent);
-    }
+    list_if_leaf(*parent);
   }
   const std::uint64_t name = entry.name;
   const auto [begin, end] = by_hash_.equal_range(hash_of(name));
@@ -234,7 +254,7 @@ void PrefixIndex::check_invariants() const {
   for (const auto& [hash, entry] : by_hash_) {
     unpinned += entry->pins == 0 ? 1 : 0;
     refs += entry->pins;
-    leaves += entry->in_leaves ? 1 : 0;
+    leaves += entry->is_listed ? 1 : 0;
     if (entry->parent != nullptr) {
       ++children[entry->parent];
       BATON_CHECK(entry->parent->pins >= entry->pins, "a pinned block has an unpinned parent");
@@ -242,12 +262,12 @@ void PrefixIndex::check_invariants() const {
   }
   for (const auto& [hash, entry] : by_hash_) {
     BATON_CHECK(children[entry.get()] == entry->children, "children were miscounted");
-    BATON_CHECK(entry->in_leaves == (entry->pins == 0 && entry->children == 0),
+    BATON_CHECK(entry->is_listed == (entry->pins == 0 && entry->children == 0),
                 "the eviction order is stale");
-    BATON_CHECK(!entry->in_leaves || leaves_.contains({entry->last_use, entry.get()}),
+    BATON_CHECK(!entry->is_listed || leaves_.holds(*entry),
                 "a leaf is missing in the eviction order");
   }
-  BATON_CHECK(unpinned == num_unpinned_ && refs == num_refs_ && leaves == leaves_.size(),
+  BATON_CHECK(unpinned == num_unpinned_ && refs == num_refs_ && leaves == leaves_.num_listed(),
               "prefix index counters differ from its entries");
 }
 

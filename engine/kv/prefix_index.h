@@ -3,23 +3,25 @@
 // 64-bit hashes over token ids and taken only when the ids, and the parent, are equal: a colliding
 // hash costs a comparison, never a wrong answer.
 //
-// An entry that a PrefixRef pins, or that has children, is not evicted; the least recently used
-// leaf goes first.
+// An entry that a PrefixRef pins, or that has children, is not evicted; of the others the one goes
+// first that is least worth its place (eviction.h).
 //
 // Owner: KvMemory. Thread: the node's control strand. Failure: none; what does not fit is not kept.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
-#include <set>
 #include <span>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "common/base/ids.h"
+#include "common/exec/executor.h"
 #include "engine/kv/block_lease.h"
+#include "engine/kv/eviction.h"
 #include "engine/kv/prefix_journal.h"
 
 namespace baton::engine {
@@ -53,23 +55,25 @@ class PrefixRef {
 class PrefixIndex {
  public:
   struct Stats {
-    std::uint64_t lookups = 0;
-    std::uint64_t hit_blocks = 0;
-    std::uint64_t missed_blocks = 0;  // full blocks asked for and not found
-    std::uint64_t inserted = 0;
+    std::uint64_t lookups = 0;       // by requests that went ahead
+    std::uint64_t asked_tokens = 0;  // of their contexts
+    std::uint64_t hit_tokens = 0;    // of these, in blocks that were found
+    std::uint64_t inserted = 0;      // blocks
     std::uint64_t evicted = 0;
     std::uint64_t collisions = 0;  // equal hash, other tokens
   };
 
   // `enabled` false: finds and keeps nothing.
-  PrefixIndex(std::uint32_t block_tokens, bool enabled);
+  PrefixIndex(std::uint32_t block_tokens, bool enabled, EvictionPolicy policy = {});
   PrefixIndex(const PrefixIndex&) = delete;
   PrefixIndex& operator=(const PrefixIndex&) = delete;
   ~PrefixIndex();
 
   // Pins the longest known chain of full blocks of `tokens`, at most `max_blocks`.
   PrefixRef find(std::span<const TokenId> tokens, std::uint32_t max_blocks);
-  // How many blocks `find` would pin, without pinning or counting.
+  // A request over so many tokens goes ahead with what `find` gave it: counts its hits and misses.
+  void count_use(const PrefixRef& ref, std::size_t tokens);
+  // How many blocks `find` would pin.
   std::uint32_t peek(std::span<const TokenId> tokens, std::uint32_t max_blocks) const;
 
   // Adds the block that follows `ref`'s chain: `tokens` are that block's own, exactly block_tokens.
@@ -80,6 +84,8 @@ class PrefixIndex {
 
   // Frees up to `count` blocks; returns how many.
   std::uint32_t evict(std::uint32_t count);
+  // Tells at each eviction how long the block had not been used, by the clock `now`. Null: nobody.
+  void watch_evictions(std::function<TimePoint()> now, std::function<void(Duration)> evicted);
 
   bool enabled() const { return enabled_; }
   std::uint32_t num_blocks() const { return static_cast<std::uint32_t>(by_hash_.size()); }
@@ -104,18 +110,19 @@ class PrefixIndex {
                 std::uint64_t* collisions) const;
   void pin(Entry& entry);
   void unpin(Entry& entry);
-  void update_leaf(Entry& entry);
+  void list_if_leaf(Entry& entry);
   void erase(Entry& entry);
 
   const std::uint32_t block_tokens_;
   const bool enabled_;
   std::unordered_multimap<std::uint64_t, std::unique_ptr<Entry>> by_hash_;  // of its name
-  std::set<std::pair<std::uint64_t, Entry*>> leaves_;  // unpinned, childless: (last use, entry)
-  std::uint64_t tick_ = 0;                             // counts uses
+  EvictionOrder leaves_;                                                    // unpinned, childless
   std::uint32_t num_unpinned_ = 0;
   std::uint32_t num_refs_ = 0;  // pins of all entries, for the destructor's check
   Stats stats_;
   PrefixJournal journal_;
+  std::function<TimePoint()> now_;
+  std::function<void(Duration)> on_evicted_;
 };
 
 }  // namespace baton::engine

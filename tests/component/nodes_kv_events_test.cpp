@@ -84,6 +84,8 @@ TEST_F(NodesKvEvents, ColdPromptIsToldAndEvictedBlocksAreTakenBack) {
             4);
   EXPECT_TRUE(known("p0").contains(prompt[3]));
   EXPECT_FALSE(known("p0").contains(prompt[4]));
+  EXPECT_EQ(cluster_.node("p0").metric("baton_prefix_evicted_blocks_total"), 2);
+  EXPECT_EQ(cluster_.node("p0").metric("baton_prefix_idle_at_eviction_seconds_count"), 2);
 }
 
 TEST_F(NodesKvEvents, NewConnectionGetsTheWholeList) {

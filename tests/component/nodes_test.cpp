@@ -69,6 +69,12 @@ TEST_F(NodesTest, PrefixIsNeitherComputedNorSentTwice) {
             cluster_.node("d0").kv().layout().block_bytes_all_layers());
   EXPECT_EQ(cluster_.node("p0").runner().num_tokens() - computed, 7U);
   cluster_.settle();
+  cluster_.executor().advance(std::chrono::seconds(1));  // metrics are told with heartbeats
+  for (const auto& [name, role] : {std::pair{"p0", "prefill"}, std::pair{"d0", "decode"}}) {
+    const std::string labels = std::string(R"({model_name="scripted",role=")") + role + R"("})";
+    EXPECT_EQ(cluster_.node(name).metric("vllm:prefix_cache_queries_total" + labels), 203);
+    EXPECT_EQ(cluster_.node(name).metric("vllm:prefix_cache_hits_total" + labels), 96);
+  }
 }
 
 TEST_F(NodesTest, PrefixThatOnlyPrefillHoldsIsSent) {

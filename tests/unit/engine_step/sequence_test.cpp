@@ -182,6 +182,7 @@ TEST(Sequence, SameTokensHoweverItIsCut) {
       std::vector<TokenId> context = resumed.prompt;
       context.insert(context.end(), resumed.output.begin(), resumed.output.end());
       PrefixRef prefix = kv.index().find(context, (size.context - 1) / options.block_tokens);
+      kv.index().count_use(prefix, context.size());
       const std::uint32_t cached = prefix.num_blocks() * options.block_tokens;
       const std::uint32_t needed = kv.layout().blocks_for(size.max_stored) - prefix.num_blocks();
       Sequence sequence(resumed, size, BlockTable(std::move(prefix), *kv.acquire(needed)), cached);
@@ -203,7 +204,7 @@ TEST(Sequence, SameTokensHoweverItIsCut) {
       kv.check_invariants();
     }
   }
-  EXPECT_GT(kv.index().stats().hit_blocks, 0U);
+  EXPECT_GT(kv.index().stats().hit_tokens, 0U);
 }
 
 }  // namespace
