@@ -5,16 +5,10 @@
 
 #include "gateway/delivery.h"
 #include "gateway/replies.h"
+#include "gateway/responses.h"
 
 namespace baton::gateway {
 namespace {
-
-ResponseOptions options_of(const ApiRequest& api) {
-  return ResponseOptions{api.sampling.num_logprobs >= 0,
-                         api.return_token_ids,
-                         api.stream && api.include_usage,
-                         api.stream && api.include_usage && api.continuous_usage};
-}
 
 class ChoiceSink final : public AnswerSink {
  public:
@@ -38,21 +32,27 @@ class ChoiceSink final : public AnswerSink {
 Answer::Answer(std::shared_ptr<HttpExchange> exchange,
                const ApiRequest& api,
                AnswerSetup setup,
+               std::unique_ptr<AnswerWriter> writer,
                Delivery& delivery)
     : exchange_(std::move(exchange)),
       setup_(std::move(setup)),
       stream_(api.stream),
       delivery_(delivery),
-      writer_(setup_.identity, options_of(api)) {
+      writer_(std::move(writer)) {
   choices_.reserve(setup_.choices.size());
   for (const AnswerSetup::Choice& choice : setup_.choices) {
-    const auto index = static_cast<std::uint32_t>(choices_.size());
-    choices_.push_back(
-        {ChoiceStream(
-             api, *setup_.artifacts->tokenizer, setup_.text, {choice.id, index, choice.min_tokens}),
-         false,
-         0,
-         {}});
+    const AnswerSetup::Prompt& prompt = setup_.prompts[choice.prompt];
+    choices_.push_back({ChoiceStream(api,
+                                     {*setup_.artifacts->tokenizer,
+                                      setup_.text,
+                                      choice.id,
+                                      static_cast<std::uint32_t>(choices_.size()),
+                                      choice.min_tokens,
+                                      prompt.text,
+                                      prompt.ids}),
+                        false,
+                        0,
+                        {}});
   }
 }
 
@@ -100,7 +100,7 @@ void Answer::take_tokens(std::uint32_t number, const TokenEvent& event) {
   }
   std::string out;
   begin(number, out);
-  writer_.chunk(out, choice.text(), usage());
+  writer_->chunk(out, choice.text(), usage());
   choice.clear();
   send(out);
 }
@@ -118,7 +118,7 @@ void Answer::begin_stream() {
 void Answer::begin(std::uint32_t number, std::string& out) {
   if (!std::exchange(choices_[number].began, true)) {
     begin_stream();
-    writer_.begin(out, number, prompt_ids(number));
+    writer_->begin(out, number, prompt_ids(number));
   }
 }
 
@@ -172,12 +172,11 @@ void Answer::take_end(std::uint32_t number, AnswerEnd end) {
   std::string out;
   begin(number, out);
   const Usage total = usage();
-  writer_.close(out, choice.stream.text(), choice.stream.finish(), total, choice.figures);
+  writer_->close(out, choice.stream.text(), choice.stream.ending(), total, choice.figures);
   choice.stream.clear();
   if (is_last) {
     done_ = true;
-    writer_.usage(out, total);
-    ResponseWriter::done(out);
+    writer_->finish(out, total);
   }
   send(out);
   if (is_last) {
@@ -189,11 +188,12 @@ void Answer::reply_whole() {
   done_ = true;
   std::vector<WholeChoice> choices;
   for (std::uint32_t i = 0; i < choices_.size(); ++i) {
-    choices.push_back({choices_[i].stream.text(), choices_[i].stream.finish(), prompt_ids(i)});
+    const ChoiceStream& stream = choices_[i].stream;
+    choices.push_back({stream.text(), stream.ending(), prompt_ids(i), stream.prompt_logprobs()});
   }
   reply_json(*exchange_,
              200,
-             writer_.whole(choices, usage(), choices_.front().figures),
+             writer_->whole(choices, usage(), choices_.front().figures),
              setup_.request_id);
 }
 
@@ -206,8 +206,7 @@ void Answer::fail(const ApiError& error) {
     return reply_error(*exchange_, error, setup_.request_id);
   }
   std::string out;
-  ResponseWriter::error(out, error);
-  ResponseWriter::done(out);
+  writer_->fail(out, error);
   send(out);
   exchange_->finish();
 }
@@ -218,9 +217,7 @@ void Answer::tick(TimePoint now) {
   }
   // From here on the status is 200, whatever comes: a proxy in front would cut a silent connection.
   begin_stream();
-  std::string out;
-  ResponseWriter::comment(out);
-  send(out);
+  send(kSseComment);
 }
 
 void Answer::gone() {

@@ -18,10 +18,10 @@
 #include <vector>
 
 #include "gateway/answer_sink.h"
+#include "gateway/answer_writer.h"
 #include "gateway/choice_stream.h"
 #include "gateway/http_exchange.h"
 #include "gateway/openai_request.h"
-#include "gateway/responses.h"
 #include "gateway/served_models.h"
 
 namespace baton::gateway {
@@ -31,7 +31,8 @@ class Delivery;
 struct AnswerSetup {
   struct Prompt {
     std::uint32_t tokens = 0;
-    std::vector<TokenId> ids;  // only when they are to be returned
+    std::vector<TokenId> ids;  // only when they are to be returned, or echoed
+    std::string text;          // only when it is echoed
   };
   struct Choice {
     RequestId id{};
@@ -39,7 +40,6 @@ struct AnswerSetup {
     std::uint32_t min_tokens = 0;
   };
   std::string request_id;  // of the x-request-id header
-  ResponseIdentity identity;
   std::shared_ptr<const ModelArtifacts> artifacts;
   std::vector<Prompt> prompts;
   AnswerTextOptions text;
@@ -57,6 +57,7 @@ class Answer final : public std::enable_shared_from_this<Answer> {
   Answer(std::shared_ptr<HttpExchange> exchange,
          const ApiRequest& api,
          AnswerSetup setup,
+         std::unique_ptr<AnswerWriter> writer,
          Delivery& delivery);
 
   // Watches the client. On the I/O thread, before a request is submitted.
@@ -94,7 +95,7 @@ class Answer final : public std::enable_shared_from_this<Answer> {
   const AnswerSetup setup_;
   const bool stream_;
   Delivery& delivery_;
-  ResponseWriter writer_;
+  const std::unique_ptr<AnswerWriter> writer_;
   std::vector<Choice> choices_;  // beside setup_.choices
   std::size_t ended_ = 0;        // choices
   bool done_ = false;            // the reply is finished or the client gone

@@ -6,14 +6,16 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "common/types/token_event.h"
 #include "engine/tokenizer/tokenizer.h"
+#include "gateway/answer_writer.h"
 #include "gateway/openai_request.h"
-#include "gateway/responses.h"
 #include "gateway/stop_watcher.h"
 #include "gateway/tools/answer_text.h"
 
@@ -21,16 +23,18 @@ namespace baton::gateway {
 
 class ChoiceStream {
  public:
-  struct Place {
+  // What a choice begins with. `tokenizer`, `format`, `prompt_text` and `prompt_ids` must outlive
+  // it.
+  struct Start {
+    const engine::Tokenizer& tokenizer;
+    const AnswerTextOptions& format;
     RequestId id{};
-    std::uint32_t index = 0;  // of the choice in the reply
+    std::uint32_t index = 0;  // in the reply
     std::uint32_t min_tokens = 0;
+    std::string_view prompt_text;         // with echo: comes before what is generated
+    std::span<const TokenId> prompt_ids;  // with echo
   };
-  // `tokenizer` and `text` must outlive the choice.
-  ChoiceStream(const ApiRequest& api,
-               const engine::Tokenizer& tokenizer,
-               const AnswerTextOptions& text,
-               Place place);
+  ChoiceStream(const ApiRequest& api, const Start& start);
 
   // True when a stop string, or the one call that was wanted, ends the choice with this event;
   // later events are not to be given.
@@ -47,12 +51,18 @@ class ChoiceStream {
   void clear();
 
   bool is_stopped() const { return stopped_; }
-  FinishReason finish() const { return finish_; }
+  // Borrows from the choice.
+  ChoiceEnd ending() const {
+    return {finish_, watcher_.matched(), stop_token_, answer_ != nullptr && answer_->has_calls()};
+  }
+  const std::string& prompt_logprobs() const { return prompt_logprobs_; }  // JSON, or empty
   std::uint32_t completion_tokens() const { return completion_tokens_; }
   std::uint32_t reasoning_tokens() const { return reasoning_tokens_; }
   std::uint32_t index() const { return index_; }
 
  private:
+  // The prompt's part of the first event.
+  void begin(const TokenEvent& event);
   void add_token(const TokenEvent& event, std::size_t i);
   void show(std::string_view text);  // through the stop watcher into visible_
   void sort();                       // from visible_ into the answer's parts, if it has such
@@ -62,7 +72,13 @@ class ChoiceStream {
   StopWatcher watcher_;
   std::uint32_t index_;
   std::uint32_t min_tokens_;
-  bool wants_logprobs_;
+  std::string_view prompt_text_;
+  std::span<const TokenId> prompt_ids_;
+  std::vector<TokenId> stop_token_ids_;  // of the client
+  std::int32_t num_logprobs_;
+  std::int32_t num_prompt_logprobs_;
+  bool echoes_;
+  bool hides_output_;
   bool wants_token_ids_;
   std::unique_ptr<AnswerText> answer_;  // null: all text is content
   std::string visible_;
@@ -71,7 +87,10 @@ class ChoiceStream {
   std::uint32_t entries_offset_ = 0;  // text before entries_, for text_offset
   std::uint32_t completion_tokens_ = 0;
   std::uint32_t reasoning_tokens_ = 0;
+  std::string prompt_logprobs_;
+  bool began_ = false;
   bool stopped_ = false;  // by a stop string or a call
+  std::optional<TokenId> stop_token_;
   FinishReason finish_ = FinishReason::None;
 };
 

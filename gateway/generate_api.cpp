@@ -2,12 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <functional>
 #include <utility>
 
 #include "gateway/answer.h"
 #include "gateway/json_body.h"
 #include "gateway/prompt_builder.h"
 #include "gateway/replies.h"
+#include "gateway/responses.h"
 #include "gateway/tools/chat_format.h"
 
 namespace baton::gateway {
@@ -21,6 +23,40 @@ std::int64_t unix_seconds() {
 
 std::string_view id_prefix(Endpoint endpoint) {
   return endpoint == Endpoint::Chat ? "chatcmpl" : "cmpl";
+}
+
+std::unique_ptr<AnswerWriter> make_writer(const ApiRequest& api,
+                                          const ServedModel& model,
+                                          std::uint64_t number) {
+  ResponseIdentity identity{api.endpoint,
+                            fmt::format("{}-{:016x}", id_prefix(api.endpoint), number),
+                            unix_seconds(),
+                            model.id,
+                            model.fingerprint};
+  return std::make_unique<ResponseWriter>(
+      std::move(identity),
+      ResponseOptions{api.sampling.num_logprobs >= 0,
+                      api.return_token_ids,
+                      api.stream && api.include_usage,
+                      api.stream && api.include_usage && api.continuous_usage});
+}
+
+// As it comes back with `echo`.
+std::string prompt_text(const ApiPrompt& prompt, const ModelArtifacts& artifacts) {
+  if (!prompt.is_ids) {
+    return prompt.text;
+  }
+  engine::Detokenizer detokenizer(*artifacts.tokenizer, true);
+  std::string text;
+  for (const TokenId id : prompt.ids) {
+    text += detokenizer.push(id);
+  }
+  return text + detokenizer.flush();
+}
+
+// Requests of one session find the cache of the nodes that served it; 0: of none.
+std::uint64_t affinity_of(const ApiRequest& api) {
+  return api.prompt_cache_key.empty() ? 0 : std::hash<std::string>{}(api.prompt_cache_key);
 }
 
 }  // namespace
@@ -81,11 +117,6 @@ void GenerateApi::submit(const Exchange& exchange,
   const std::uint64_t number = choices.front().id.value;
   AnswerSetup setup;
   setup.request_id = request_id_for(http, number);
-  setup.identity = ResponseIdentity{api.endpoint,
-                                    fmt::format("{}-{:016x}", id_prefix(api.endpoint), number),
-                                    unix_seconds(),
-                                    found.model->id,
-                                    found.model->fingerprint};
   setup.artifacts = found.model->artifacts;
   setup.text = answer_options(api, *found.model, choices.front().prompt);
   std::vector<RequestId> ids;
@@ -94,8 +125,11 @@ void GenerateApi::submit(const Exchange& exchange,
     if (choice.choice == 0) {
       auto& prompt = setup.prompts.emplace_back();
       prompt.tokens = static_cast<std::uint32_t>(choice.prompt.size());
-      if (api.return_token_ids) {
+      if (api.return_token_ids || api.echo) {
         prompt.ids = choice.prompt;
+      }
+      if (api.echo) {
+        prompt.text = prompt_text(api.prompts[setup.prompts.size() - 1], *found.model->artifacts);
       }
     }
     prompts.push_back(setup.prompts.size() - 1);
@@ -115,14 +149,16 @@ void GenerateApi::submit(const Exchange& exchange,
   setup.stop = [this](RequestId id, bool want_figures) {
     deps_.control.post([this, id, want_figures] { deps_.tracker.stop(id, want_figures); });
   };
-  auto answer = std::make_shared<Answer>(exchange, api, std::move(setup), deps_.delivery);
+  auto answer = std::make_shared<Answer>(
+      exchange, api, std::move(setup), make_writer(api, *found.model, number), deps_.delivery);
   answer->start();
   std::vector<Submission> submissions;
   for (std::uint32_t i = 0; i < choices.size(); ++i) {
     submissions.push_back({.request = std::move(choices[i]),
                            .received = http.received,
                            .sink = answer->sink(i),
-                           .chains = chains[prompts[i]]});
+                           .chains = chains[prompts[i]],
+                           .affinity = affinity_of(api)});
   }
   deps_.control.post([this, submissions = std::move(submissions)]() mutable {
     for (Submission& submission : submissions) {

@@ -44,6 +44,12 @@ ApiError wrong_type(std::string_view param, std::string_view expected, const Jso
                                  json_type_name(value)));
 }
 
+ApiError unsupported(std::string_view param, std::string_view what) {
+  return bad_request("unsupported_parameter",
+                     std::string(param),
+                     fmt::format("Unsupported parameter: '{}'. {}", param, what));
+}
+
 ApiError out_of_range(std::string_view param, std::string message) {
   return bad_request("invalid_value",
                      std::string(param),

@@ -25,6 +25,8 @@ using JsonElement = simdjson::dom::element;
 // "a string", "an integer", … for messages.
 std::string_view json_type_name(const JsonElement& value);
 ApiError wrong_type(std::string_view param, std::string_view expected, const JsonElement& value);
+// The field is known, and what it asks for is not to be had here.
+ApiError unsupported(std::string_view param, std::string_view what);
 ApiError out_of_range(std::string_view param, std::string message);
 
 // The fields of an object by name; of a name that occurs twice the last stays.

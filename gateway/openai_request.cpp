@@ -6,19 +6,20 @@
 #include <fmt/format.h>
 #include <simdjson.h>
 
+#include <algorithm>
 #include <array>
 #include <limits>
 
 #include "gateway/json_fields.h"
 #include "gateway/json_text.h"
 #include "gateway/openai_messages.h"
+#include "gateway/openai_prompts.h"
+#include "gateway/openai_sampling.h"
 
 namespace baton::gateway {
 namespace {
 
 constexpr std::int64_t kMaxTokenCount = 1U << 30;
-constexpr std::int64_t kMaxTokenId = std::numeric_limits<TokenId>::max();
-
 // Every field we know, sorted.
 constexpr auto kFields = std::to_array<std::string_view>({
     "add_generation_prompt",
@@ -58,6 +59,7 @@ constexpr auto kFields = std::to_array<std::string_view>({
     "prompt",
     "prompt_cache_key",
     "prompt_cache_retention",
+    "prompt_logprobs",
     "reasoning_effort",
     "repetition_penalty",
     "request_id",
@@ -98,12 +100,6 @@ constexpr auto kUnsupported = std::to_array<std::string_view>({"audio",
                                                                "structured_outputs",
                                                                "suffix",
                                                                "web_search_options"});
-
-ApiError unsupported(std::string_view param, std::string_view what) {
-  return bad_request("unsupported_parameter",
-                     std::string(param),
-                     fmt::format("Unsupported parameter: '{}'. {}", param, what));
-}
 
 bool is_empty(const JsonElement& value) {
   simdjson::dom::array array;
@@ -158,128 +154,11 @@ void refuse_unsupported(JsonFields& fields) {
       }
     }
   }
-  if (const auto bias = fields.get("logit_bias"); bias && !is_empty(*bias)) {
-    fields.fail(unsupported("logit_bias", "This server does not support it yet."));
-  }
-  for (const std::string_view name : {"echo", "continue_final_message"}) {
-    bool wanted = false;
-    fields.read(name, wanted);
-    if (wanted) {
-      fields.fail(unsupported(name, "This server does not support it yet."));
-    }
-  }
-}
-
-void read_sampling(JsonFields& fields, ApiRequest& request) {
-  SamplingParams& sampling = request.sampling;
-  fields.read("temperature", 0, 2, sampling.temperature);
-  fields.read("top_p", 0, 1, sampling.top_p);
-  // The nucleus always holds the likeliest token, so 0 means that token alone.
-  sampling.top_p = std::max(sampling.top_p, std::numeric_limits<float>::min());
-  fields.read("min_p", 0, 1, sampling.min_p);
-  fields.read("presence_penalty", -2, 2, sampling.presence_penalty);
-  fields.read("frequency_penalty", -2, 2, sampling.frequency_penalty);
-  fields.read("repetition_penalty", 0, 100, sampling.repetition_penalty);
-  if (sampling.repetition_penalty == 0) {
-    fields.fail(out_of_range("repetition_penalty", "must be greater than 0"));
-  }
-  std::int64_t top_k = 0;
-  fields.read("top_k", -1, std::numeric_limits<std::int32_t>::max(), top_k);
-  sampling.top_k = static_cast<std::int32_t>(std::max<std::int64_t>(top_k, 0));
-  if (const auto seed = fields.get("seed")) {
-    std::int64_t number = 0;
-    std::uint64_t large = 0;
-    if (seed->get(number) == simdjson::SUCCESS &&
-        seed->type() != simdjson::dom::element_type::DOUBLE) {
-      request.seed = static_cast<std::uint64_t>(number);
-    } else if (seed->get(large) == simdjson::SUCCESS &&
-               seed->type() == simdjson::dom::element_type::UINT64) {
-      request.seed = large;
-    } else {
-      fields.fail(wrong_type("seed", "an integer", *seed));
-    }
-  }
-}
-
-void read_logprobs(JsonFields& fields, ApiRequest& request) {
-  std::int64_t top = -1;
-  if (request.endpoint == Endpoint::Completions) {
-    fields.read("logprobs", 0, 5, top);
-  } else {
-    bool wanted = false;
-    fields.read("logprobs", wanted);
-    fields.read("top_logprobs", 0, 20, top);
-    if (top > 0 && !wanted) {
-      fields.fail(bad_request(
-          "invalid_value", "top_logprobs", "'top_logprobs' needs 'logprobs' to be true."));
-    }
-    top = wanted ? std::max<std::int64_t>(top, 0) : -1;
-  }
-  request.sampling.num_logprobs = static_cast<std::int32_t>(top);
-}
-
-void read_token_ids(JsonFields& fields,
-                    std::string_view name,
-                    const JsonElement& value,
-                    std::size_t limit,
-                    std::vector<TokenId>& into) {
-  simdjson::dom::array array;
-  if (value.get(array) != simdjson::SUCCESS) {
-    return fields.fail(wrong_type(name, "an array of integers", value));
-  }
-  for (const JsonElement item : array) {
-    std::int64_t id = 0;
-    if (item.type() != simdjson::dom::element_type::INT64 || item.get(id) != simdjson::SUCCESS) {
-      return fields.fail(wrong_type(fmt::format("{}[{}]", name, into.size()), "an integer", item));
-    }
-    if (id < 0 || id > kMaxTokenId) {
-      return fields.fail(out_of_range(fmt::format("{}[{}]", name, into.size()),
-                                      fmt::format("{} is no token id", id)));
-    }
-    if (into.size() == limit) {
-      return fields.fail(out_of_range(name, fmt::format("at most {} ids are allowed", limit)));
-    }
-    into.push_back(static_cast<TokenId>(id));
-  }
-}
-
-void read_stop(JsonFields& fields, ApiRequest& request) {
-  if (const auto stop = fields.get("stop")) {
-    std::string_view text;
-    simdjson::dom::array array;
-    if (stop->get(text) == simdjson::SUCCESS) {
-      request.stop.emplace_back(text);
-    } else if (stop->get(array) != simdjson::SUCCESS) {
-      fields.fail(wrong_type("stop", "a string or an array of strings", *stop));
-    } else {
-      for (const JsonElement item : array) {
-        if (item.get(text) != simdjson::SUCCESS) {
-          fields.fail(wrong_type(fmt::format("stop[{}]", request.stop.size()), "a string", item));
-          break;
-        }
-        request.stop.emplace_back(text);
-      }
-    }
-    if (request.stop.size() > kMaxStopStrings) {
-      fields.fail(
-          out_of_range("stop", fmt::format("at most {} strings are allowed", kMaxStopStrings)));
-    }
-    for (const std::string& item : request.stop) {
-      if (item.empty()) {
-        fields.fail(out_of_range("stop", "a stop string must not be empty"));
-      }
-    }
-  }
-  if (const auto ids = fields.get("stop_token_ids")) {
-    read_token_ids(fields, "stop_token_ids", *ids, kMaxStopTokenIds, request.stop_token_ids);
-  }
-  fields.read("include_stop_str_in_output", request.include_stop_text);
-  fields.read("skip_special_tokens", request.skip_special_tokens);
-  fields.read("ignore_eos", request.ignore_eos);
 }
 
 void read_limits(JsonFields& fields, ApiRequest& request) {
-  fields.read("max_tokens", 1, kMaxTokenCount, request.max_tokens);
+  // Nothing but the prompt and its log-probabilities: only where the prompt comes back.
+  fields.read("max_tokens", request.echo ? 0 : 1, kMaxTokenCount, request.max_tokens);
   if (request.endpoint == Endpoint::Chat) {
     fields.read("max_completion_tokens", 1, kMaxTokenCount, request.max_tokens);
   }
@@ -319,74 +198,6 @@ void read_stream(JsonFields& fields, ApiRequest& request) {
   }
 }
 
-ApiPrompt read_one_prompt(JsonFields& fields, std::string_view name, const JsonElement& value) {
-  ApiPrompt prompt;
-  std::string_view text;
-  if (value.get(text) == simdjson::SUCCESS) {
-    prompt.text = text;
-    return prompt;
-  }
-  prompt.is_ids = true;
-  read_token_ids(fields, name, value, std::numeric_limits<std::size_t>::max(), prompt.ids);
-  if (prompt.ids.empty()) {
-    fields.fail(out_of_range(name, "must not be an empty array"));
-  }
-  return prompt;
-}
-
-// A string, strings, token ids, or lists of them.
-void read_prompts(JsonFields& fields, ApiRequest& request) {
-  const auto value = fields.get("prompt");
-  if (!value) {
-    return fields.fail(bad_request(
-        "missing_required_parameter", "prompt", "Missing required parameter: 'prompt'."));
-  }
-  simdjson::dom::array array;
-  if (value->is_string()) {
-    return request.prompts.push_back(read_one_prompt(fields, "prompt", *value));
-  }
-  if (value->get(array) != simdjson::SUCCESS) {
-    return fields.fail(wrong_type("prompt", "a string or an array", *value));
-  }
-  if (array.size() == 0) {
-    return fields.fail(out_of_range("prompt", "must not be an empty array"));
-  }
-  const JsonElement first = array.at(0).value_unsafe();
-  if (first.is_int64() || first.is_uint64()) {
-    return request.prompts.push_back(read_one_prompt(fields, "prompt", *value));
-  }
-  request.prompt_is_list = true;
-  for (const JsonElement item : array) {
-    const std::string name = fmt::format("prompt[{}]", request.prompts.size());
-    if (request.prompts.size() == kMaxChoices) {
-      return fields.fail(
-          out_of_range("prompt", fmt::format("at most {} prompts are allowed", kMaxChoices)));
-    }
-    if (!item.is_string() && !item.is_array()) {
-      return fields.fail(wrong_type(name, "a string or an array of integers", item));
-    }
-    request.prompts.push_back(read_one_prompt(fields, name, item));
-  }
-}
-
-void read_choices(JsonFields& fields, ApiRequest& request) {
-  std::int64_t n = 1;
-  fields.read("n", 1, kMaxChoices, n);
-  request.n = static_cast<std::uint32_t>(n);
-  std::int64_t best_of = n;
-  fields.read("best_of", 1, kMaxChoices, best_of);
-  if (best_of != n) {
-    fields.fail(unsupported("best_of", "This server returns every choice it makes; leave it out."));
-  }
-  if (request.prompts.size() * request.n > kMaxChoices) {
-    fields.fail(out_of_range("n",
-                             fmt::format("{} prompts with {} choices each are more than {} choices",
-                                         request.prompts.size(),
-                                         request.n,
-                                         kMaxChoices)));
-  }
-}
-
 void read_chat(JsonFields& fields, ApiRequest& request) {
   const auto messages = fields.get("messages");
   if (!messages) {
@@ -397,7 +208,20 @@ void read_chat(JsonFields& fields, ApiRequest& request) {
     fields.fail(std::move(read).error());
   }
   read_tools(fields, request.tools);
+  bool echo = false;
+  fields.read("echo", echo);
+  if (echo) {
+    fields.fail(unsupported("echo", "It belongs to /v1/completions."));
+  }
+  fields.read("continue_final_message", request.continue_final_message);
+  request.add_generation_prompt = !request.continue_final_message;
   fields.read("add_generation_prompt", request.add_generation_prompt);
+  if (request.continue_final_message && request.add_generation_prompt) {
+    fields.fail(bad_request("invalid_value",
+                            "continue_final_message",
+                            "'continue_final_message' and 'add_generation_prompt' cannot both be "
+                            "true: the last message goes on, or another begins."));
+  }
   if (const auto kwargs = fields.get("chat_template_kwargs")) {
     if (!kwargs->is_object()) {
       return fields.fail(wrong_type("chat_template_kwargs", "an object", *kwargs));
@@ -405,6 +229,32 @@ void read_chat(JsonFields& fields, ApiRequest& request) {
     if (!is_empty(*kwargs)) {
       request.template_kwargs_json = simdjson::minify(*kwargs);
     }
+  }
+}
+
+// Who asks, for what, and with what urgency: the text of the answer does not depend on it.
+void read_client(JsonFields& fields, ApiRequest& request) {
+  fields.read("user", request.user);
+  fields.read("safety_identifier", request.safety_identifier);
+  fields.read("prompt_cache_key", request.prompt_cache_key);
+  fields.read("service_tier", request.service_tier);
+  static constexpr auto kTiers =
+      std::to_array<std::string_view>({"", "auto", "default", "fast", "flex", "priority", "scale"});
+  if (std::ranges::find(kTiers, request.service_tier) == kTiers.end()) {
+    fields.fail(out_of_range("service_tier",
+                             "must be 'auto', 'default', 'flex', 'scale', 'priority' or 'fast'"));
+  }
+  std::int64_t priority = 0;
+  fields.read("priority",
+              std::numeric_limits<std::int32_t>::min(),
+              std::numeric_limits<std::int32_t>::max(),
+              priority);
+  request.priority = static_cast<std::int32_t>(priority);
+  if (const auto metadata = fields.get("metadata")) {
+    if (!metadata->is_object()) {
+      return fields.fail(wrong_type("metadata", "an object", *metadata));
+    }
+    request.metadata_json = simdjson::minify(*metadata);
   }
 }
 
@@ -458,6 +308,8 @@ ApiResult<ApiRequest> parse_api_request(Endpoint endpoint, std::string_view body
   read_logprobs(fields, request);
   read_stop(fields, request);
   read_stream(fields, request);
+  read_scoring(fields, request);
+  read_client(fields, request);
   fields.read("return_token_ids", request.return_token_ids);
   refuse_unsupported(fields);
   if (fields.error()) {

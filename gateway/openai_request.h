@@ -36,13 +36,15 @@ struct ApiRequest {
   std::vector<ApiPrompt> prompts;             // completions; never empty there
   bool prompt_is_list = false;                // errors then name prompt[i]
   std::uint32_t n = 1;                        // choices of each prompt
+  bool echo = false;                          // completions: the prompt comes back before the text
   bool add_generation_prompt = true;
-  std::string template_kwargs_json;  // an object, or empty
+  bool continue_final_message = false;  // chat: the answer goes on where the last message ends
+  std::string template_kwargs_json;     // an object, or empty
   ToolRequest tools;
 
   SamplingParams sampling;                  // seed is not set here
   std::optional<std::uint64_t> seed;        // absent: drawn at admission
-  std::optional<std::uint32_t> max_tokens;  // absent: the endpoint's default
+  std::optional<std::uint32_t> max_tokens;  // absent: the endpoint's default; 0 only with `echo`
   std::uint32_t min_tokens = 0;
   bool ignore_eos = false;
   std::vector<TokenId> stop_token_ids;
@@ -54,7 +56,21 @@ struct ApiRequest {
   bool include_usage = false;
   bool continuous_usage = false;  // usage in every chunk (stream_options.continuous_usage_stats)
   bool return_token_ids = false;
+  std::int32_t prompt_logprobs = -1;  // -1: none; 0..20 alternatives for each token of the prompt
+
+  // Of the client's affairs; empty: not given.
+  std::string user;
+  std::string safety_identifier;
+  std::string prompt_cache_key;
+  std::string service_tier;   // auto, default, fast, flex, priority, scale
+  std::int32_t priority = 0;  // lower is more urgent
+  std::string metadata_json;  // an object
+
   std::uint32_t ignored_fields = 0;  // names nobody here knows
+
+  bool echoes_logprobs() const { return echo && sampling.num_logprobs >= 0; }
+  // Only the prompt is wanted: what is generated is not shown and not counted.
+  bool hides_output() const { return max_tokens && *max_tokens == 0; }
 };
 
 inline constexpr std::size_t kMaxJsonDepth = 64;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "common/wire/convert.h"
 #include "engine/chat_template/encode_chat.h"
 #include "gateway/tools/chat_format.h"
 
@@ -31,6 +32,36 @@ ApiError too_long(const std::string& param,
                                  remark));
 }
 
+ApiError outside_vocabulary(std::string param, TokenId token, const ServedModel& model) {
+  return bad_request(
+      "invalid_value",
+      std::move(param),
+      fmt::format("Token id {} is outside the vocabulary of {} tokens.", token, model.vocab_size));
+}
+
+// What is told of a prompt's tokens comes in one message, so the prompt is bounded by what fits.
+ApiResult<void> ask_for_scores(const ApiRequest& api,
+                               const std::string& param,
+                               GenerateRequest& request) {
+  request.prompt_logprobs =
+      std::max(api.prompt_logprobs, api.echoes_logprobs() ? api.sampling.num_logprobs : -1);
+  if (request.prompt_logprobs < 0) {
+    return {};
+  }
+  const std::size_t most = max_scored_prompt(request.prompt_logprobs);
+  if (request.prompt.size() <= most) {
+    return {};
+  }
+  return std::unexpected(bad_request(
+      "invalid_value",
+      param,
+      fmt::format("Log-probabilities with {} alternatives are given for prompts of at most {} "
+                  "tokens, and this one has {}. Shorten it, or ask for fewer alternatives.",
+                  request.prompt_logprobs,
+                  most,
+                  request.prompt.size())));
+}
+
 ApiResult<std::vector<TokenId>> chat_prompt(const ApiRequest& api,
                                             const ServedModel& model,
                                             std::int64_t unix_seconds) {
@@ -44,6 +75,7 @@ ApiResult<std::vector<TokenId>> chat_prompt(const ApiRequest& api,
     return std::unexpected(std::move(written).error());
   }
   input.add_generation_prompt = api.add_generation_prompt;
+  input.continue_final_message = api.continue_final_message;
   input.kwargs_json = api.template_kwargs_json;
   input.unix_seconds = unix_seconds;
   auto ids = engine::encode_chat(
@@ -74,11 +106,7 @@ ApiResult<std::vector<TokenId>> completion_prompt(const ApiPrompt& prompt,
   for (std::size_t i = 0; i < prompt.ids.size(); ++i) {
     if (static_cast<std::uint32_t>(prompt.ids[i]) >= model.vocab_size) {
       return std::unexpected(
-          bad_request("invalid_value",
-                      fmt::format("{}[{}]", param, i),
-                      fmt::format("Token id {} is outside the vocabulary of {} tokens.",
-                                  prompt.ids[i],
-                                  model.vocab_size)));
+          outside_vocabulary(fmt::format("{}[{}]", param, i), prompt.ids[i], model));
     }
   }
   return prompt.ids;
@@ -114,19 +142,23 @@ ApiResult<GenerateRequest> build_prompt(const ApiRequest& api,
   request.sampling = api.sampling;
   const std::uint32_t wanted =
       api.max_tokens.value_or(api.endpoint == Endpoint::Chat ? room : kDefaultCompletionTokens);
-  request.max_tokens = std::min(wanted, room);
+  request.max_tokens = std::clamp<std::uint32_t>(wanted, 1, room);
   request.min_tokens = std::min(api.min_tokens, request.max_tokens);
   if (!api.ignore_eos) {
     const auto ends = model.artifacts->tokenizer->stop_tokens();
     request.stop_tokens.assign(ends.begin(), ends.end());
   }
+  for (const LogitBias& entry : request.sampling.logit_bias) {
+    if (static_cast<std::uint32_t>(entry.token) >= model.vocab_size) {
+      return std::unexpected(outside_vocabulary("logit_bias", entry.token, model));
+    }
+  }
+  if (auto scored = ask_for_scores(api, param, request); !scored) {
+    return std::unexpected(std::move(scored).error());
+  }
   for (const TokenId stop : api.stop_token_ids) {
     if (static_cast<std::uint32_t>(stop) >= model.vocab_size) {
-      return std::unexpected(bad_request(
-          "invalid_value",
-          "stop_token_ids",
-          fmt::format(
-              "Token id {} is outside the vocabulary of {} tokens.", stop, model.vocab_size)));
+      return std::unexpected(outside_vocabulary("stop_token_ids", stop, model));
     }
     request.stop_tokens.push_back(stop);
   }

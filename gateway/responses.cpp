@@ -10,6 +10,7 @@
 namespace baton::gateway {
 namespace {
 
+constexpr std::string_view kDone = "data: [DONE]\n\n";
 constexpr float kTinyLogprob = -9999.0F;  // what JSON has instead of minus infinity
 
 void append_ids(std::string& out, std::span<const TokenId> ids) {
@@ -24,37 +25,11 @@ void append_count(std::string& out, std::uint32_t count) {
   fmt::format_to(std::back_inserter(out), "{}", count);
 }
 
-void append_number(std::string& out, float logprob) {
-  fmt::format_to(std::back_inserter(out), "{}", std::isfinite(logprob) ? logprob : kTinyLogprob);
-}
-
-// A token may be a part of a character: its text then shows U+FFFD and `bytes` tells the truth.
-std::string printable_token(std::string_view bytes) {
-  std::string out;
-  std::size_t i = 0;
-  while (i < bytes.size()) {
-    const auto lead = static_cast<unsigned char>(bytes[i]);
-    const std::size_t length = lead < 0x80 ? 1 : lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
-    bool whole = lead < 0x80 || (lead >= 0xc2 && lead <= 0xf4 && i + length <= bytes.size());
-    for (std::size_t k = 1; whole && k < length; ++k) {
-      whole = (static_cast<unsigned char>(bytes[i + k]) & 0xc0) == 0x80;
-    }
-    if (whole) {
-      out += bytes.substr(i, length);
-      i += length;
-    } else {
-      out += "\xef\xbf\xbd";
-      ++i;
-    }
-  }
-  return out;
-}
-
 void append_token_entry(std::string& out, std::string_view bytes, float logprob) {
   out += "\"token\":";
   append_json_string(out, printable_token(bytes));
   out += ",\"logprob\":";
-  append_number(out, logprob);
+  append_logprob(out, logprob);
   out += ",\"bytes\":[";
   for (std::size_t i = 0; i < bytes.size(); ++i) {
     fmt::format_to(std::back_inserter(out),
@@ -94,18 +69,23 @@ void append_completion_logprobs(std::string& out,
     tokens += comma;
     append_json_string(tokens, text);
     values += comma;
-    append_number(values, logprobs[i].logprob);
     tops += comma;
+    fmt::format_to(std::back_inserter(offsets), "{}{}", comma, offset);
+    offset += static_cast<std::uint32_t>(text.size());
+    if (!logprobs[i].is_known) {
+      values += "null";
+      tops += "null";
+      continue;
+    }
+    append_logprob(values, logprobs[i].logprob);
     tops += '{';
     for (std::size_t k = 0; k < logprobs[i].top.size(); ++k) {
       tops += k == 0 ? "" : ",";
       append_json_string(tops, printable_token(logprobs[i].top[k].bytes));
       tops += ':';
-      append_number(tops, logprobs[i].top[k].logprob);
+      append_logprob(tops, logprobs[i].top[k].logprob);
     }
     tops += '}';
-    fmt::format_to(std::back_inserter(offsets), "{}{}", comma, offset);
-    offset += static_cast<std::uint32_t>(text.size());
   }
   fmt::format_to(std::back_inserter(out),
                  "{{\"tokens\":[{}],\"token_logprobs\":[{}],\"top_logprobs\":[{}],"
@@ -116,15 +96,22 @@ void append_completion_logprobs(std::string& out,
                  offsets);
 }
 
-void append_finish(std::string& out, FinishReason reason, bool has_calls) {
+void append_finish(std::string& out, const ChoiceEnd& end) {
   const std::string_view name =
-      has_calls && reason == FinishReason::Stop ? "tool_calls" : finish_name(reason);
+      end.has_calls && end.finish == FinishReason::Stop ? "tool_calls" : finish_name(end.finish);
   if (name.empty()) {
     out += ",\"finish_reason\":null";
+    return;
+  }
+  out += ",\"finish_reason\":\"";
+  out += name;
+  out += "\",\"stop_reason\":";
+  if (!end.stop_string.empty()) {
+    append_json_string(out, end.stop_string);
+  } else if (end.stop_token) {
+    append_count(out, static_cast<std::uint32_t>(*end.stop_token));
   } else {
-    out += ",\"finish_reason\":\"";
-    out += name;
-    out += '"';
+    out += "null";
   }
 }
 
@@ -133,6 +120,31 @@ double milliseconds(std::chrono::microseconds value) {
 }
 
 }  // namespace
+
+void append_logprob(std::string& out, float logprob) {
+  fmt::format_to(std::back_inserter(out), "{}", std::isfinite(logprob) ? logprob : kTinyLogprob);
+}
+
+std::string printable_token(std::string_view bytes) {
+  std::string out;
+  std::size_t i = 0;
+  while (i < bytes.size()) {
+    const auto lead = static_cast<unsigned char>(bytes[i]);
+    const std::size_t length = lead < 0x80 ? 1 : lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
+    bool whole = lead < 0x80 || (lead >= 0xc2 && lead <= 0xf4 && i + length <= bytes.size());
+    for (std::size_t k = 1; whole && k < length; ++k) {
+      whole = (static_cast<unsigned char>(bytes[i + k]) & 0xc0) == 0x80;
+    }
+    if (whole) {
+      out += bytes.substr(i, length);
+      i += length;
+    } else {
+      out += "\xef\xbf\xbd";
+      ++i;
+    }
+  }
+  return out;
+}
 
 std::string_view finish_name(FinishReason reason) {
   return reason == FinishReason::Stop ? "stop" : reason == FinishReason::Length ? "length" : "";
@@ -211,7 +223,7 @@ void ResponseWriter::begin_choice(std::string& out, std::uint32_t index) const {
 
 void ResponseWriter::begin(std::string& out,
                            std::uint32_t index,
-                           std::span<const TokenId> prompt_ids) const {
+                           std::span<const TokenId> prompt_ids) {
   if (!is_chat() && !options_.token_ids) {
     return;
   }
@@ -242,7 +254,7 @@ void ResponseWriter::begin(std::string& out,
 void ResponseWriter::append_chunk(std::string& out,
                                   const ChoiceText& choice,
                                   const AnswerPart* part,
-                                  FinishReason reason,
+                                  const ChoiceEnd& end,
                                   const Usage& usage,
                                   std::string_view figures) const {
   begin_choice(out, choice.index);
@@ -252,7 +264,7 @@ void ResponseWriter::append_chunk(std::string& out,
   } else if (part != nullptr) {
     out += ",\"delta\":";
     append_delta(out, *part);
-  } else if (reason != FinishReason::None && choice.text.empty()) {
+  } else if (end.finish != FinishReason::None && choice.text.empty()) {
     out += ",\"delta\":{}";
   } else {
     out += ",\"delta\":{\"content\":";
@@ -261,7 +273,7 @@ void ResponseWriter::append_chunk(std::string& out,
   }
   out += ",\"logprobs\":";
   append_logprobs(out, choice);
-  append_finish(out, reason, choice.has_calls);
+  append_finish(out, end);
   if (options_.token_ids) {
     out += ",\"token_ids\":";
     append_ids(out, choice.token_ids);
@@ -280,56 +292,48 @@ void ResponseWriter::append_chunk(std::string& out,
   out += "}\n\n";
 }
 
-void ResponseWriter::chunk(std::string& out, const ChoiceText& choice, const Usage& usage) const {
+void ResponseWriter::chunk(std::string& out, const ChoiceText& choice, const Usage& usage) {
   if (choice.parts == nullptr || choice.parts->empty()) {
-    return append_chunk(out, choice, nullptr, FinishReason::None, usage, {});
+    return append_chunk(out, choice, nullptr, {}, usage, {});
   }
   // Ids and log-probabilities go with the first part.
   ChoiceText told = choice;
   for (const AnswerPart& part : *choice.parts) {
-    append_chunk(out, told, &part, FinishReason::None, usage, {});
+    append_chunk(out, told, &part, {}, usage, {});
     told = {.index = choice.index};
   }
 }
 
 void ResponseWriter::close(std::string& out,
                            const ChoiceText& rest,
-                           FinishReason reason,
+                           const ChoiceEnd& end,
                            const Usage& usage,
-                           std::string_view figures) const {
+                           std::string_view figures) {
   // Text that was held back goes out first: the closing delta of a chat is empty.
   const bool has_text = !rest.text.empty() || (rest.parts != nullptr && !rest.parts->empty());
   if (is_chat() && (has_text || !rest.logprobs.empty() || !rest.token_ids.empty())) {
     chunk(out, rest, usage);
-    append_chunk(
-        out, {.index = rest.index, .has_calls = rest.has_calls}, nullptr, reason, usage, figures);
+    append_chunk(out, {.index = rest.index}, nullptr, end, usage, figures);
   } else {
-    append_chunk(out, rest, nullptr, reason, usage, figures);
+    append_chunk(out, rest, nullptr, end, usage, figures);
   }
 }
 
-void ResponseWriter::usage(std::string& out, const Usage& usage) const {
-  if (!options_.include_usage) {
-    return;
+void ResponseWriter::finish(std::string& out, const Usage& usage) {
+  if (options_.include_usage) {
+    out += head_;
+    out += ",\"choices\":[],\"usage\":";
+    append_usage(out, usage);
+    out += "}\n\n";
   }
-  out += head_;
-  out += ",\"choices\":[],\"usage\":";
-  append_usage(out, usage);
-  out += "}\n\n";
+  out += kDone;
 }
 
-void ResponseWriter::done(std::string& out) {
-  out += "data: [DONE]\n\n";
-}
-
-void ResponseWriter::error(std::string& out, const ApiError& error) {
+void ResponseWriter::fail(std::string& out, const ApiError& error) {
   out += "data: ";
   out += error_body(error);
   out += "\n\n";
-}
-
-void ResponseWriter::comment(std::string& out) {
-  out += ": keep-alive\n\n";
+  out += kDone;
 }
 
 void ResponseWriter::append_whole(std::string& out, const WholeChoice& choice) const {
@@ -351,7 +355,7 @@ void ResponseWriter::append_whole(std::string& out, const WholeChoice& choice) c
   }
   out += ",\"logprobs\":";
   append_logprobs(out, choice.text);
-  append_finish(out, choice.finish, choice.text.has_calls);
+  append_finish(out, choice.end);
   if (options_.token_ids) {
     out += ",\"token_ids\":";
     append_ids(out, choice.text.token_ids);
@@ -360,12 +364,16 @@ void ResponseWriter::append_whole(std::string& out, const WholeChoice& choice) c
       append_ids(out, choice.prompt_ids);
     }
   }
+  if (!is_chat() && !choice.prompt_logprobs.empty()) {
+    out += ",\"prompt_logprobs\":";
+    out += choice.prompt_logprobs;
+  }
   out += '}';
 }
 
 std::string ResponseWriter::whole(std::span<const WholeChoice> choices,
                                   const Usage& usage,
-                                  std::string_view figures) const {
+                                  std::string_view figures) {
   std::string out = "{\"id\":";
   append_json_string(out, identity_.id);
   fmt::format_to(std::back_inserter(out),
@@ -384,6 +392,10 @@ std::string ResponseWriter::whole(std::span<const WholeChoice> choices,
   if (options_.token_ids && is_chat()) {
     out += ",\"prompt_token_ids\":";
     append_ids(out, choices.front().prompt_ids);
+  }
+  if (is_chat() && !choices.front().prompt_logprobs.empty()) {
+    out += ",\"prompt_logprobs\":";
+    out += choices.front().prompt_logprobs;
   }
   out += ",\"usage\":";
   append_usage(out, usage);

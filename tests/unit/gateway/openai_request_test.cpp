@@ -110,12 +110,32 @@ INSTANTIATE_TEST_SUITE_P(
         BadField{R"(,"response_format":{"type":"x"})", "response_format.type", "invalid_value"},
         BadField{R"(,"response_format":{})", "response_format.type", "missing_required_parameter"},
         BadField{R"(,"response_format":"text")", "response_format", "invalid_type"},
-        BadField{R"(,"logit_bias":{"5":1})", "logit_bias", "unsupported_parameter"},
+        BadField{R"(,"logit_bias":{"5":101})", "logit_bias", "invalid_value"},
+        BadField{R"(,"logit_bias":{"5":-100.5})", "logit_bias", "invalid_value"},
+        BadField{R"(,"logit_bias":{"-5":1})", "logit_bias", "invalid_value"},
+        BadField{R"(,"logit_bias":{"5x":1})", "logit_bias", "invalid_value"},
+        BadField{R"(,"logit_bias":{"":1})", "logit_bias", "invalid_value"},
+        BadField{R"(,"logit_bias":{"99999999999":1})", "logit_bias", "invalid_value"},
+        BadField{R"(,"logit_bias":{"5":"much"})", "logit_bias.5", "invalid_type"},
+        BadField{R"(,"logit_bias":[5])", "logit_bias", "invalid_type"},
+        BadField{R"(,"prompt_logprobs":21)", "prompt_logprobs", "invalid_value"},
+        BadField{R"(,"prompt_logprobs":true)", "prompt_logprobs", "invalid_type"},
+        BadField{
+            R"(,"prompt_logprobs":1,"stream":true)", "prompt_logprobs", "unsupported_parameter"},
+        BadField{R"(,"echo":true)", "echo", "unsupported_parameter"},
+        BadField{R"(,"user":1)", "user", "invalid_type"},
+        BadField{R"(,"safety_identifier":[])", "safety_identifier", "invalid_type"},
+        BadField{R"(,"prompt_cache_key":2)", "prompt_cache_key", "invalid_type"},
+        BadField{R"(,"service_tier":"gold")", "service_tier", "invalid_value"},
+        BadField{R"(,"service_tier":3)", "service_tier", "invalid_type"},
+        BadField{R"(,"priority":"high")", "priority", "invalid_type"},
+        BadField{R"(,"metadata":"x")", "metadata", "invalid_type"},
         BadField{R"(,"guided_json":{"a":1})", "guided_json", "unsupported_parameter"},
         BadField{R"(,"modalities":["audio"])", "modalities", "unsupported_parameter"},
         BadField{R"(,"reasoning_effort":"high")", "reasoning_effort", "unsupported_parameter"},
-        BadField{
-            R"(,"continue_final_message":true)", "continue_final_message", "unsupported_parameter"},
+        BadField{R"(,"continue_final_message":true,"add_generation_prompt":true)",
+                 "continue_final_message",
+                 "invalid_value"},
         BadField{R"(,"chat_template_kwargs":[1])", "chat_template_kwargs", "invalid_type"},
         BadField{R"(,"add_generation_prompt":1)", "add_generation_prompt", "invalid_type"}));
 
@@ -132,22 +152,28 @@ TEST_P(BadCompletionField, IsRefusedByName) {
 INSTANTIATE_TEST_SUITE_P(
     Fields,
     BadCompletionField,
-    testing::Values(BadField{"", "prompt", "missing_required_parameter"},
-                    BadField{R"(,"prompt":5)", "prompt", "invalid_type"},
-                    BadField{R"(,"prompt":[])", "prompt", "invalid_value"},
-                    BadField{R"(,"prompt":["a",["b"]])", "prompt[1][0]", "invalid_type"},
-                    BadField{R"(,"prompt":["a",null])", "prompt[1]", "invalid_type"},
-                    BadField{R"(,"prompt":["a","b"],"n":65)", "n", "invalid_value"},
-                    BadField{R"(,"prompt":[1,"b"])", "prompt[1]", "invalid_type"},
-                    BadField{R"(,"prompt":[-1])", "prompt[0]", "invalid_value"},
-                    BadField{R"(,"prompt":[1,2.5])", "prompt[1]", "invalid_type"},
-                    BadField{R"(,"prompt":[[]])", "prompt[0]", "invalid_value"},
-                    BadField{R"(,"prompt":[true])", "prompt[0]", "invalid_type"},
-                    BadField{R"(,"prompt":"x","logprobs":6)", "logprobs", "invalid_value"},
-                    BadField{R"(,"prompt":"x","logprobs":true)", "logprobs", "invalid_type"},
-                    BadField{R"(,"prompt":"x","echo":true)", "echo", "unsupported_parameter"},
-                    BadField{R"(,"prompt":"x","suffix":"y")", "suffix", "unsupported_parameter"},
-                    BadField{R"(,"prompt":"x","best_of":2)", "best_of", "unsupported_parameter"}));
+    testing::Values(
+        BadField{"", "prompt", "missing_required_parameter"},
+        BadField{R"(,"prompt":5)", "prompt", "invalid_type"},
+        BadField{R"(,"prompt":[])", "prompt", "invalid_value"},
+        BadField{R"(,"prompt":["a",["b"]])", "prompt[1][0]", "invalid_type"},
+        BadField{R"(,"prompt":["a",null])", "prompt[1]", "invalid_type"},
+        BadField{R"(,"prompt":["a","b"],"n":65)", "n", "invalid_value"},
+        BadField{R"(,"prompt":[1,"b"])", "prompt[1]", "invalid_type"},
+        BadField{R"(,"prompt":[-1])", "prompt[0]", "invalid_value"},
+        BadField{R"(,"prompt":[1,2.5])", "prompt[1]", "invalid_type"},
+        BadField{R"(,"prompt":[[]])", "prompt[0]", "invalid_value"},
+        BadField{R"(,"prompt":[true])", "prompt[0]", "invalid_type"},
+        BadField{R"(,"prompt":"x","logprobs":6)", "logprobs", "invalid_value"},
+        BadField{R"(,"prompt":"x","logprobs":true)", "logprobs", "invalid_type"},
+        BadField{R"(,"prompt":"x","echo":1)", "echo", "invalid_type"},
+        BadField{R"(,"prompt":"x","max_tokens":0)", "max_tokens", "invalid_value"},
+        BadField{R"(,"prompt":"x","echo":true,"max_tokens":-1)", "max_tokens", "invalid_value"},
+        BadField{R"(,"prompt":"x","echo":true,"logprobs":1,"stream":true)",
+                 "echo",
+                 "unsupported_parameter"},
+        BadField{R"(,"prompt":"x","suffix":"y")", "suffix", "unsupported_parameter"},
+        BadField{R"(,"prompt":"x","best_of":2)", "best_of", "unsupported_parameter"}));
 
 TEST(OpenAiRequest, DefaultsAreThoseOfOpenAi) {
   const auto request = chat("");
@@ -225,6 +251,47 @@ TEST(OpenAiRequest, PromptsOfCompletions) {
   EXPECT_THAT(lists->prompts[2].ids, ElementsAre(5));
   EXPECT_EQ(lists->n, 2U);
   EXPECT_EQ(completion(R"(,"prompt":"x","logprobs":3)")->sampling.num_logprobs, 3);
+}
+
+TEST(OpenAiRequest, BiasIsKeptByToken) {
+  const auto request = chat(R"(,"logit_bias":{"50":-100,"7":2.5,"50":100})");
+  ASSERT_TRUE(request) << request.error().message;
+  EXPECT_THAT(request->sampling.logit_bias, ElementsAre(LogitBias{7, 2.5F}, LogitBias{50, 100.0F}));
+  std::string many = R"(,"logit_bias":{)";
+  for (std::size_t i = 0; i <= kMaxLogitBias; ++i) {
+    many += (i == 0 ? "\"" : ",\"") + std::to_string(i) + "\":1";
+  }
+  const auto refused = chat(many + "}");
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().param, "logit_bias");
+}
+
+TEST(OpenAiRequest, FieldsOfTheClientAreKept) {
+  const auto request =
+      chat(R"(,"user":"u","safety_identifier":"s","prompt_cache_key":"k","service_tier":"flex",)"
+           R"("priority":-3,"metadata":{"a": "b"})");
+  ASSERT_TRUE(request) << request.error().message;
+  EXPECT_EQ(request->user, "u");
+  EXPECT_EQ(request->safety_identifier, "s");
+  EXPECT_EQ(request->prompt_cache_key, "k");
+  EXPECT_EQ(request->service_tier, "flex");
+  EXPECT_EQ(request->priority, -3);
+  EXPECT_EQ(request->metadata_json, R"({"a":"b"})");
+  EXPECT_EQ(request->ignored_fields, 0U);
+}
+
+TEST(OpenAiRequest, EchoMayAskForNoToken) {
+  const auto request = completion(R"(,"prompt":"x","echo":true,"max_tokens":0,"logprobs":1)");
+  ASSERT_TRUE(request) << request.error().message;
+  EXPECT_TRUE(request->echo);
+  EXPECT_TRUE(request->hides_output());
+  EXPECT_TRUE(request->echoes_logprobs());
+  EXPECT_FALSE(completion(R"(,"prompt":"x","echo":true)")->hides_output());
+}
+
+TEST(OpenAiRequest, AContinuedMessageGetsNoGenerationPrompt) {
+  EXPECT_FALSE(chat(R"(,"continue_final_message":true)")->add_generation_prompt);
+  EXPECT_TRUE(chat(R"(,"continue_final_message":false)")->add_generation_prompt);
 }
 
 TEST(OpenAiRequest, ShapeOfVllmBench) {
