@@ -124,13 +124,17 @@ void ApiHandler::handle(std::shared_ptr<HttpExchange> exchange) {
     const ApiError error = method_not_allowed(request.method, request.path, allowed);
     return exchange->respond(error.status, std::move(headers), error_body(error));
   }
-  if (get_like) {
-    return get(exchange);
+  const auto caller = authenticate(deps_.keys, request, access_of(request.path));
+  if (!caller) {
+    return reply_error(*exchange, caller.error(), new_request_id(*exchange));
   }
-  post(exchange);
+  if (get_like) {
+    return get(exchange, *caller);
+  }
+  post(exchange, *caller);
 }
 
-void ApiHandler::post(const Exchange& exchange) {
+void ApiHandler::post(const Exchange& exchange, const Caller& caller) {
   const std::string& path = exchange->request().path;
   if (is_drain_path(path)) {
     return drain_node(exchange);
@@ -139,17 +143,18 @@ void ApiHandler::post(const Exchange& exchange) {
     return reply_error(
         *exchange, unavailable("The server is shutting down."), new_request_id(*exchange));
   }
-  generate_.handle(exchange, path == "/v1/completions" ? Endpoint::Completions : Endpoint::Chat);
+  generate_.handle(
+      exchange, path == "/v1/completions" ? Endpoint::Completions : Endpoint::Chat, caller);
 }
 
-void ApiHandler::get(const Exchange& exchange) {
+void ApiHandler::get(const Exchange& exchange, const Caller& caller) {
   const std::string& path = exchange->request().path;
   const std::string id = new_request_id(*exchange);
   if (path == kModelsPath) {
-    return list_models(*exchange);
+    return list_models(*exchange, caller);
   }
   if (path.starts_with(kModelsPath)) {
-    return show_model(*exchange, path.substr(kModelsPath.size() + 1));
+    return show_model(*exchange, caller, path.substr(kModelsPath.size() + 1));
   }
   if (path == "/livez") {
     return reply_json(*exchange, 200, R"({"status":"alive"})", id);
@@ -166,12 +171,12 @@ void ApiHandler::get(const Exchange& exchange) {
               id);
 }
 
-void ApiHandler::list_models(HttpExchange& exchange) const {
+void ApiHandler::list_models(HttpExchange& exchange, const Caller& caller) const {
   const auto models = deps_.models.get();
   std::string body = "{\"object\":\"list\",\"data\":[";
   bool first = true;
   for (const auto& [id, model] : *models) {
-    if (model.nodes > 0) {
+    if (model.nodes > 0 && caller.may_use_model(id)) {
       body += first ? "" : ",";
       append_model(body, model);
       first = false;
@@ -181,10 +186,12 @@ void ApiHandler::list_models(HttpExchange& exchange) const {
   reply_json(exchange, 200, std::move(body), new_request_id(exchange));
 }
 
-void ApiHandler::show_model(HttpExchange& exchange, const std::string& id) const {
+void ApiHandler::show_model(HttpExchange& exchange,
+                            const Caller& caller,
+                            const std::string& id) const {
   const auto models = deps_.models.get();
   const auto found = models->find(id);
-  if (found == models->end() || found->second.nodes == 0) {
+  if (found == models->end() || found->second.nodes == 0 || !caller.may_use_model(id)) {
     return reply_error(exchange, model_not_found(id), new_request_id(exchange));
   }
   std::string body;

@@ -14,6 +14,7 @@
 
 #include "common/base/random.h"
 #include "common/exec/executor.h"
+#include "gateway/access.h"
 #include "gateway/delivery.h"
 #include "gateway/generate_api.h"
 #include "gateway/http_exchange.h"
@@ -30,6 +31,7 @@ struct ApiHandlerDeps {
   const ModelDirectory& models;
   Delivery& delivery;
   WorkPool& pool;
+  const KeyRing& keys;
   RandomSource random;                       // from any thread
   std::function<std::string()> status_json;  // on the control strand
   // On the control strand; false: no such node.
@@ -50,10 +52,10 @@ class ApiHandler {
 
  private:
   using Exchange = std::shared_ptr<HttpExchange>;
-  void post(const Exchange& exchange);
-  void get(const Exchange& exchange);
-  void list_models(HttpExchange& exchange) const;
-  void show_model(HttpExchange& exchange, const std::string& id) const;
+  void post(const Exchange& exchange, const Caller& caller);
+  void get(const Exchange& exchange, const Caller& caller);
+  void list_models(HttpExchange& exchange, const Caller& caller) const;
+  void show_model(HttpExchange& exchange, const Caller& caller, const std::string& id) const;
   void status(const Exchange& exchange) const;
   void drain_node(const Exchange& exchange) const;
   std::string new_request_id(const HttpExchange& exchange) const;

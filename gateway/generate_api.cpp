@@ -27,12 +27,14 @@ std::string_view id_prefix(Endpoint endpoint) {
 
 std::unique_ptr<AnswerWriter> make_writer(const ApiRequest& api,
                                           const ServedModel& model,
-                                          std::uint64_t number) {
+                                          std::uint64_t number,
+                                          Tier tier) {
   ResponseIdentity identity{api.endpoint,
                             fmt::format("{}-{:016x}", id_prefix(api.endpoint), number),
                             unix_seconds(),
                             model.id,
-                            model.fingerprint};
+                            model.fingerprint,
+                            api.names_tier ? std::string(to_string(tier)) : std::string()};
   return std::make_unique<ResponseWriter>(
       std::move(identity),
       ResponseOptions{api.sampling.num_logprobs >= 0,
@@ -61,67 +63,97 @@ std::uint64_t affinity_of(const ApiRequest& api) {
 
 }  // namespace
 
-void GenerateApi::handle(const Exchange& exchange, Endpoint endpoint) {
+void GenerateApi::handle(const Exchange& exchange, Endpoint endpoint, const Caller& caller) {
+  const std::string request_id = request_id_for(exchange->request(), deps_.random());
+  auto lease = caller.begin();
+  if (!lease) {
+    exchange->add_headers(caller.limit_headers());
+    return reply_error(*exchange, lease.error(), request_id);
+  }
   take_json_body(exchange,
                  deps_.pool,
-                 request_id_for(exchange->request(), deps_.random()),
-                 [this, exchange, endpoint](const std::string& body) {
-                   return prepare(exchange, endpoint, body);
+                 request_id,
+                 [this, exchange, endpoint, caller, request_id, lease = std::move(*lease)](
+                     const std::string& body) -> Task {
+                   auto ready = prepare(body, endpoint, caller, lease);
+                   if (!ready) {
+                     return [exchange,
+                             request_id,
+                             headers = caller.limit_headers(),
+                             error = std::move(ready).error()] {
+                       exchange->add_headers(headers);
+                       reply_error(*exchange, error, request_id);
+                     };
+                   }
+                   return [this, exchange, ready = std::move(*ready)]() mutable {
+                     submit(exchange, std::move(ready));
+                   };
                  });
 }
 
-Task GenerateApi::prepare(const Exchange& exchange, Endpoint endpoint, const std::string& body) {
-  const auto refuse = [&](ApiError error) -> Task {
-    return [this, exchange, error = std::move(error)] {
-      reply_error(*exchange, error, request_id_for(exchange->request(), deps_.random()));
-    };
-  };
+ApiResult<GenerateApi::Ready> GenerateApi::prepare(const std::string& body,
+                                                   Endpoint endpoint,
+                                                   const Caller& caller,
+                                                   std::shared_ptr<LimitLease> lease) const {
   auto api = [&] {
     const CpuTimer timer(deps_.cost.parse);
     return parse_api_request(endpoint, body);
   }();
   if (!api) {
-    return refuse(std::move(api).error());
+    return std::unexpected(std::move(api).error());
+  }
+  if (!caller.may_use_model(api->model)) {
+    return std::unexpected(model_not_found(api->model));
+  }
+  const auto tier = caller.tier(api->service_tier);
+  if (!tier) {
+    return std::unexpected(tier.error());
   }
   auto found = find_model(deps_.models, api->model, deps_.configured_model);
   if (!found) {
-    return refuse(std::move(found).error());
+    return std::unexpected(std::move(found).error());
   }
   // Whether a pair is there, or worth waiting for, is the tracker's to say.
   auto choices = build_requests(*api, *found->model, deps_.random, unix_seconds());
   if (!choices) {
-    return refuse(std::move(choices).error());
+    return std::unexpected(std::move(choices).error());
   }
   std::vector<PromptChains> chains;
+  std::uint64_t prompt_tokens = 0;
+  std::uint64_t answer_tokens = 0;
   for (const GenerateRequest& choice : *choices) {
+    answer_tokens += choice.max_tokens;
     if (choice.choice == 0) {
+      prompt_tokens += choice.prompt.size();
       chains.push_back(hash_prompt(choice.prompt, found->model->block_sizes));
     }
   }
-  return [this,
-          exchange,
-          found = std::move(*found),
-          api = std::move(*api),
-          choices = std::move(*choices),
-          chains = std::move(chains)]() mutable {
-    submit(exchange, api, found, std::move(choices), chains);
-  };
+  if (lease != nullptr) {
+    if (const auto refusal = lease->reserve(prompt_tokens, prompt_tokens + answer_tokens)) {
+      return std::unexpected(to_api_error(*refusal));
+    }
+  }
+  return Ready{std::move(*api),
+               std::move(*found),
+               *tier,
+               std::move(lease),
+               std::move(*choices),
+               std::move(chains)};
 }
 
-void GenerateApi::submit(const Exchange& exchange,
-                         const ApiRequest& api,
-                         const FoundModel& found,
-                         std::vector<GenerateRequest> choices,
-                         const std::vector<PromptChains>& chains) {
+void GenerateApi::submit(const Exchange& exchange, Ready ready) {
   const HttpRequest& http = exchange->request();
-  const std::uint64_t number = choices.front().id.value;
+  const ApiRequest& api = ready.api;
+  if (ready.lease != nullptr) {
+    exchange->add_headers(ready.lease->headers());
+  }
+  const std::uint64_t number = ready.choices.front().id.value;
   AnswerSetup setup;
   setup.request_id = request_id_for(http, number);
-  setup.artifacts = found.model->artifacts;
-  setup.text = answer_options(api, *found.model, choices.front().prompt);
+  setup.artifacts = ready.found.model->artifacts;
+  setup.text = answer_options(api, *ready.found.model, ready.choices.front().prompt);
   std::vector<RequestId> ids;
-  std::vector<std::size_t> prompts;  // of each choice
-  for (const GenerateRequest& choice : choices) {
+  for (const GenerateRequest& choice : ready.choices) {
     if (choice.choice == 0) {
       auto& prompt = setup.prompts.emplace_back();
       prompt.tokens = static_cast<std::uint32_t>(choice.prompt.size());
@@ -129,12 +161,11 @@ void GenerateApi::submit(const Exchange& exchange,
         prompt.ids = choice.prompt;
       }
       if (api.echo) {
-        prompt.text = prompt_text(api.prompts[setup.prompts.size() - 1], *found.model->artifacts);
+        prompt.text = prompt_text(api.prompts[setup.prompts.size() - 1], *setup.artifacts);
       }
     }
-    prompts.push_back(setup.prompts.size() - 1);
     setup.choices.push_back(
-        {choice.id, static_cast<std::uint32_t>(prompts.back()), choice.min_tokens});
+        {choice.id, static_cast<std::uint32_t>(setup.prompts.size() - 1), choice.min_tokens});
     ids.push_back(choice.id);
   }
   setup.wants_figures = http.header("x-baton-figures") == "1";
@@ -149,16 +180,26 @@ void GenerateApi::submit(const Exchange& exchange,
   setup.stop = [this](RequestId id, bool want_figures) {
     deps_.control.post([this, id, want_figures] { deps_.tracker.stop(id, want_figures); });
   };
-  auto answer = std::make_shared<Answer>(
-      exchange, api, std::move(setup), make_writer(api, *found.model, number), deps_.delivery);
+  auto writer = make_writer(api, *ready.found.model, number, ready.tier);
+  auto answer =
+      std::make_shared<Answer>(exchange, api, std::move(setup), std::move(writer), deps_.delivery);
   answer->start();
   std::vector<Submission> submissions;
-  for (std::uint32_t i = 0; i < choices.size(); ++i) {
-    submissions.push_back({.request = std::move(choices[i]),
-                           .received = http.received,
-                           .sink = answer->sink(i),
-                           .chains = chains[prompts[i]],
-                           .affinity = affinity_of(api)});
+  std::size_t prompt = 0;  // number of the choice's prompt, from 1
+  for (std::uint32_t i = 0; i < ready.choices.size(); ++i) {
+    GenerateRequest& choice = ready.choices[i];
+    const bool is_first = choice.choice == 0;
+    prompt += is_first ? 1 : 0;
+    std::shared_ptr<AnswerSink> sink = answer->sink(i);
+    if (ready.lease != nullptr) {
+      sink = std::make_shared<MeteredSink>(
+          std::move(sink), ready.lease, is_first ? choice.prompt.size() : 0);
+    }
+    Submission submission{
+        std::move(choice), http.received, std::move(sink), ready.chains[prompt - 1]};
+    submission.affinity = affinity_of(api);
+    submission.tier = ready.tier;
+    submissions.push_back(std::move(submission));
   }
   deps_.control.post([this, submissions = std::move(submissions)]() mutable {
     for (Submission& submission : submissions) {

@@ -11,6 +11,7 @@
 
 #include "common/base/random.h"
 #include "common/exec/executor.h"
+#include "gateway/access.h"
 #include "gateway/delivery.h"
 #include "gateway/http_exchange.h"
 #include "gateway/model_lookup.h"
@@ -39,18 +40,27 @@ class GenerateApi {
 
   explicit GenerateApi(Deps deps) : deps_(std::move(deps)) {}
 
-  void handle(const std::shared_ptr<HttpExchange>& exchange, Endpoint endpoint);
+  void handle(const std::shared_ptr<HttpExchange>& exchange,
+              Endpoint endpoint,
+              const Caller& caller);
 
  private:
   using Exchange = std::shared_ptr<HttpExchange>;
-  // What follows on the I/O thread: the submission, or a refusal.
-  Task prepare(const Exchange& exchange, Endpoint endpoint, const std::string& body);
-  // `chains`: of each prompt.
-  void submit(const Exchange& exchange,
-              const ApiRequest& api,
-              const FoundModel& found,
-              std::vector<GenerateRequest> choices,
-              const std::vector<PromptChains>& chains);
+  // All that is known once the body has been read.
+  struct Ready {
+    ApiRequest api;
+    FoundModel found;
+    Tier tier = Tier::Default;
+    std::shared_ptr<LimitLease> lease;  // null: nothing is counted
+    std::vector<GenerateRequest> choices;
+    std::vector<PromptChains> chains;  // of each prompt
+  };
+  // On an I/O or a pool thread.
+  ApiResult<Ready> prepare(const std::string& body,
+                           Endpoint endpoint,
+                           const Caller& caller,
+                           std::shared_ptr<LimitLease> lease) const;
+  void submit(const Exchange& exchange, Ready ready);
 
   const Deps deps_;
 };

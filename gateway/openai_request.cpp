@@ -12,6 +12,7 @@
 
 #include "gateway/json_fields.h"
 #include "gateway/json_text.h"
+#include "gateway/openai_client.h"
 #include "gateway/openai_messages.h"
 #include "gateway/openai_prompts.h"
 #include "gateway/openai_sampling.h"
@@ -229,32 +230,6 @@ void read_chat(JsonFields& fields, ApiRequest& request) {
     if (!is_empty(*kwargs)) {
       request.template_kwargs_json = simdjson::minify(*kwargs);
     }
-  }
-}
-
-// Who asks, for what, and with what urgency: the text of the answer does not depend on it.
-void read_client(JsonFields& fields, ApiRequest& request) {
-  fields.read("user", request.user);
-  fields.read("safety_identifier", request.safety_identifier);
-  fields.read("prompt_cache_key", request.prompt_cache_key);
-  fields.read("service_tier", request.service_tier);
-  static constexpr auto kTiers =
-      std::to_array<std::string_view>({"", "auto", "default", "fast", "flex", "priority", "scale"});
-  if (std::ranges::find(kTiers, request.service_tier) == kTiers.end()) {
-    fields.fail(out_of_range("service_tier",
-                             "must be 'auto', 'default', 'flex', 'scale', 'priority' or 'fast'"));
-  }
-  std::int64_t priority = 0;
-  fields.read("priority",
-              std::numeric_limits<std::int32_t>::min(),
-              std::numeric_limits<std::int32_t>::max(),
-              priority);
-  request.priority = static_cast<std::int32_t>(priority);
-  if (const auto metadata = fields.get("metadata")) {
-    if (!metadata->is_object()) {
-      return fields.fail(wrong_type("metadata", "an object", *metadata));
-    }
-    request.metadata_json = simdjson::minify(*metadata);
   }
 }
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "common/base/ids.h"
+#include "common/config/gateway_section.h"
 #include "common/types/request.h"
 #include "engine/chat_template/chat_template.h"
 #include "gateway/api_error.h"
@@ -62,9 +63,10 @@ struct ApiRequest {
   std::string user;
   std::string safety_identifier;
   std::string prompt_cache_key;
-  std::string service_tier;   // auto, default, fast, flex, priority, scale
-  std::int32_t priority = 0;  // lower is more urgent
-  std::string metadata_json;  // an object
+  std::optional<Tier> service_tier;  // absent: auto, or not asked for
+  bool names_tier = false;           // it was asked for: the reply says which it was
+  std::int32_t priority = 0;         // lower is more urgent
+  std::string metadata_json;         // an object
 
   std::uint32_t ignored_fields = 0;  // names nobody here knows
 

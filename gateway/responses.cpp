@@ -119,6 +119,15 @@ double milliseconds(std::chrono::microseconds value) {
   return static_cast<double>(value.count()) / 1000.0;
 }
 
+void append_identity_end(std::string& out, const ResponseIdentity& identity) {
+  out += ",\"system_fingerprint\":";
+  append_json_string(out, identity.fingerprint);
+  if (!identity.service_tier.empty()) {
+    out += ",\"service_tier\":";
+    append_json_string(out, identity.service_tier);
+  }
+}
+
 }  // namespace
 
 void append_logprob(std::string& out, float logprob) {
@@ -201,8 +210,7 @@ ResponseWriter::ResponseWriter(ResponseIdentity identity, ResponseOptions option
                  is_chat() ? "chat.completion.chunk" : "text_completion",
                  identity_.created);
   append_json_string(head_, identity_.model);
-  head_ += ",\"system_fingerprint\":";
-  append_json_string(head_, identity_.fingerprint);
+  append_identity_end(head_, identity_);
 }
 
 void ResponseWriter::append_logprobs(std::string& out, const ChoiceText& choice) const {
@@ -381,8 +389,7 @@ std::string ResponseWriter::whole(std::span<const WholeChoice> choices,
                  is_chat() ? "chat.completion" : "text_completion",
                  identity_.created);
   append_json_string(out, identity_.model);
-  out += ",\"system_fingerprint\":";
-  append_json_string(out, identity_.fingerprint);
+  append_identity_end(out, identity_);
   out += ",\"choices\":[";
   for (const WholeChoice& choice : choices) {
     out += choice.text.index == 0 ? "" : ",";

@@ -1,10 +1,8 @@
 // Several choices in one answer: n, lists of prompts, their usage, and their common end.
-#include <gtest/gtest.h>
 
 #include <map>
 #include <vector>
 
-#include "tests/support/byte_tokenizer.h"
 #include "tests/unit/gateway/gateway_fixture.h"
 
 namespace baton::gateway {

@@ -1,19 +1,20 @@
 // A whole gateway with real sockets on port 0 against scripted nodes over real TCP.
 //
-// Owner: a test. Thread: the test's; nodes run on a strand of their own. Failure: what cannot be
-// set up fails the test.
+// Owner: a test. Thread: the test's. Failure: what cannot be set up fails the test.
 #pragma once
 
+#include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <simdjson.h>
 
-#include <memory>
-#include <string>
+#include <algorithm>
 #include <thread>
 
 #include "common/exec/asio_executor.h"
 #include "common/rpc/tcp_network.h"
 #include "gateway/gateway.h"
+#include "tests/support/byte_tokenizer.h"
 #include "tests/support/raw_http_client.h"
 #include "tests/support/scripted_node.h"
 
@@ -21,9 +22,11 @@ namespace baton::gateway {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
+using ::testing::HasSubstr;
 using testing::http_call;
 using testing::http_request;
 using testing::NodeScript;
+using ::testing::Not;
 using testing::RawHttpClient;
 using testing::RawReply;
 using testing::ScriptedNode;

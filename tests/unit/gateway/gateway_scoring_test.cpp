@@ -1,17 +1,11 @@
 // What is told of prompts and of the end: echo, log-probabilities of the prompt, stop_reason; and
 // the fields that change what nodes compute.
-#include <fmt/format.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "common/wire/convert.h"
-#include "tests/support/byte_tokenizer.h"
 #include "tests/unit/gateway/gateway_fixture.h"
 
 namespace baton::gateway {
 namespace {
-
-using ::testing::HasSubstr;
 
 TEST_F(GatewayTest, EchoPutsThePromptBeforeTheText) {
   start_pair();

@@ -1,19 +1,8 @@
-// A whole gateway against scripted nodes: one choice a request, failures, health.
-#include <fmt/format.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <thread>
-
-#include "tests/support/byte_tokenizer.h"
+// A whole gateway: answers, streams, failures and what clients do.
 #include "tests/unit/gateway/gateway_fixture.h"
 
 namespace baton::gateway {
 namespace {
-
-using ::testing::HasSubstr;
-using ::testing::Not;
 
 TEST_F(GatewayTest, WholeChat) {
   start_pair();
