@@ -9,11 +9,13 @@
 
 #include "gateway/json_text.h"
 #include "gateway/replies.h"
+#include "gateway/responses_api/kept_responses.h"
 
 namespace baton::gateway {
 namespace {
 
 constexpr std::string_view kModelsPath = "/v1/models";
+constexpr std::string_view kResponsesPath = "/v1/responses/";
 constexpr std::string_view kNodesPath = "/v1/baton/nodes/";
 constexpr std::string_view kDrainPath = "/drain";
 constexpr std::uint64_t kDrainLimitMs = 60'000;
@@ -44,8 +46,20 @@ std::optional<std::chrono::milliseconds> drain_limit(std::string_view query) {
 
 // What a path allows; empty: no such path.
 std::string_view methods_of(const std::string& path) {
-  if (path == "/v1/chat/completions" || path == "/v1/completions") {
-    return "POST, OPTIONS";
+  for (const std::string_view known : {"/v1/chat/completions",
+                                       "/v1/completions",
+                                       "/v1/responses",
+                                       "/tokenize",
+                                       "/v1/tokenize",
+                                       "/detokenize",
+                                       "/v1/detokenize"}) {
+    if (path == known) {
+      return "POST, OPTIONS";
+    }
+  }
+  if (path.starts_with(kResponsesPath) && path.size() > kResponsesPath.size() &&
+      path.find('/', kResponsesPath.size()) == std::string::npos) {
+    return "GET, HEAD, DELETE, OPTIONS";
   }
   if (is_drain_path(path)) {
     return "POST, OPTIONS";
@@ -87,7 +101,9 @@ ApiHandler::ApiHandler(ApiHandlerDeps deps)
                  deps_.random,
                  deps_.configured_model,
                  deps_.keepalive,
-                 deps_.cost}) {}
+                 deps_.cost,
+                 deps_.store}),
+      tokenize_({deps_.models, deps_.pool, deps_.random, deps_.configured_model}) {}
 
 std::string ApiHandler::new_request_id(const HttpExchange& exchange) const {
   return request_id_for(exchange.request(), deps_.random());
@@ -118,7 +134,9 @@ void ApiHandler::handle(std::shared_ptr<HttpExchange> exchange) {
         *exchange, no_such_path(request.method, request.path), new_request_id(*exchange));
   }
   const bool get_like = request.method == "GET" || request.method == "HEAD";
-  if (allowed.starts_with("GET") ? !get_like : request.method != "POST") {
+  const bool deletes =
+      request.method == "DELETE" && allowed.find("DELETE") != std::string_view::npos;
+  if (!deletes && (allowed.starts_with("GET") ? !get_like : request.method != "POST")) {
     HttpHeaders headers = api_headers("application/json", new_request_id(*exchange));
     headers.emplace_back("allow", std::string(allowed));
     const ApiError error = method_not_allowed(request.method, request.path, allowed);
@@ -127,6 +145,13 @@ void ApiHandler::handle(std::shared_ptr<HttpExchange> exchange) {
   const auto caller = authenticate(deps_.keys, request, access_of(request.path));
   if (!caller) {
     return reply_error(*exchange, caller.error(), new_request_id(*exchange));
+  }
+  if (request.path.starts_with(kResponsesPath)) {
+    return reply_kept(*exchange,
+                      deps_.store,
+                      caller->name(),
+                      request.path.substr(kResponsesPath.size()),
+                      new_request_id(*exchange));
   }
   if (get_like) {
     return get(exchange, *caller);
@@ -143,8 +168,17 @@ void ApiHandler::post(const Exchange& exchange, const Caller& caller) {
     return reply_error(
         *exchange, unavailable("The server is shutting down."), new_request_id(*exchange));
   }
-  generate_.handle(
-      exchange, path == "/v1/completions" ? Endpoint::Completions : Endpoint::Chat, caller);
+  if (path.ends_with("/detokenize")) {
+    return tokenize_.detokenize(exchange, caller);
+  }
+  if (path.ends_with("/tokenize")) {
+    return tokenize_.tokenize(exchange, caller);
+  }
+  generate_.handle(exchange,
+                   path == "/v1/completions" ? Endpoint::Completions
+                   : path == "/v1/responses" ? Endpoint::Responses
+                                             : Endpoint::Chat,
+                   caller);
 }
 
 void ApiHandler::get(const Exchange& exchange, const Caller& caller) {

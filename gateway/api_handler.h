@@ -20,7 +20,9 @@
 #include "gateway/http_exchange.h"
 #include "gateway/prompt_cost.h"
 #include "gateway/request_tracker.h"
+#include "gateway/responses_api/response_store.h"
 #include "gateway/served_models.h"
+#include "gateway/tokenize_api.h"
 #include "gateway/work_pool.h"
 
 namespace baton::gateway {
@@ -38,6 +40,7 @@ struct ApiHandlerDeps {
   std::function<bool(const NodeName&, std::chrono::milliseconds limit)> drain_node;
   std::string configured_model;  // known even before its first node
   Duration keepalive{};
+  ResponseStore& store;
   PromptCost cost{};
 };
 
@@ -62,6 +65,7 @@ class ApiHandler {
 
   const ApiHandlerDeps deps_;
   GenerateApi generate_;
+  TokenizeApi tokenize_;
   std::atomic<bool> draining_{false};
 };
 

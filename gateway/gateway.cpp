@@ -91,6 +91,7 @@ struct Gateway::Parts {
         fetcher(
             control.executor(), membership, pool, log, [this] { publisher.publish(); }, cost),
         publisher(metrics, membership, pairs, fetcher, config.model, models),
+        responses(std::size_t{config.gateway.store_responses_mb} << 20),
         api(ApiHandlerDeps{control.executor(),
                            tracker,
                            models,
@@ -104,6 +105,7 @@ struct Gateway::Parts {
                            },
                            config.model.id,
                            std::chrono::milliseconds(config.gateway.keepalive_ms),
+                           responses,
                            cost}) {}
 
   void on_node_up(Node& node) {
@@ -141,6 +143,7 @@ struct Gateway::Parts {
   RequestTracker tracker;
   ArtifactFetcher fetcher;
   ModelPublisher publisher;
+  ResponseStore responses;
   ApiHandler api;
   std::shared_ptr<TlsCertificates> certificates;  // null: plain HTTP
   std::unique_ptr<HttpServer> http;

@@ -7,40 +7,22 @@
 
 #include "gateway/answer.h"
 #include "gateway/json_body.h"
+#include "gateway/json_fields.h"
 #include "gateway/prompt_builder.h"
 #include "gateway/replies.h"
 #include "gateway/responses.h"
+#include "gateway/responses_api/event_writer.h"
+#include "gateway/responses_api/kept_responses.h"
+#include "gateway/responses_api/parse_request.h"
 #include "gateway/tools/chat_format.h"
 
 namespace baton::gateway {
 namespace {
 
-std::int64_t unix_seconds() {
-  return std::chrono::duration_cast<std::chrono::seconds>(
-             std::chrono::system_clock::now().time_since_epoch())
-      .count();
-}
-
 std::string_view id_prefix(Endpoint endpoint) {
-  return endpoint == Endpoint::Chat ? "chatcmpl" : "cmpl";
-}
-
-std::unique_ptr<AnswerWriter> make_writer(const ApiRequest& api,
-                                          const ServedModel& model,
-                                          std::uint64_t number,
-                                          Tier tier) {
-  ResponseIdentity identity{api.endpoint,
-                            fmt::format("{}-{:016x}", id_prefix(api.endpoint), number),
-                            unix_seconds(),
-                            model.id,
-                            model.fingerprint,
-                            api.names_tier ? std::string(to_string(tier)) : std::string()};
-  return std::make_unique<ResponseWriter>(
-      std::move(identity),
-      ResponseOptions{api.sampling.num_logprobs >= 0,
-                      api.return_token_ids,
-                      api.stream && api.include_usage,
-                      api.stream && api.include_usage && api.continuous_usage});
+  return endpoint == Endpoint::Chat        ? "chatcmpl-"
+         : endpoint == Endpoint::Responses ? "resp_"
+                                           : "cmpl-";
 }
 
 // As it comes back with `echo`.
@@ -97,7 +79,8 @@ ApiResult<GenerateApi::Ready> GenerateApi::prepare(const std::string& body,
                                                    std::shared_ptr<LimitLease> lease) const {
   auto api = [&] {
     const CpuTimer timer(deps_.cost.parse);
-    return parse_api_request(endpoint, body);
+    return endpoint == Endpoint::Responses ? parse_responses_request(body)
+                                           : parse_api_request(endpoint, body);
   }();
   if (!api) {
     return std::unexpected(std::move(api).error());
@@ -108,6 +91,14 @@ ApiResult<GenerateApi::Ready> GenerateApi::prepare(const std::string& body,
   const auto tier = caller.tier(api->service_tier);
   if (!tier) {
     return std::unexpected(tier.error());
+  }
+  std::vector<engine::ChatMessage> turns;
+  if (endpoint == Endpoint::Responses) {
+    auto assembled = assemble_turns(deps_.store, caller.name(), *api);
+    if (!assembled) {
+      return std::unexpected(std::move(assembled).error());
+    }
+    turns = std::move(*assembled);
   }
   auto found = find_model(deps_.models, api->model, deps_.configured_model);
   if (!found) {
@@ -138,7 +129,33 @@ ApiResult<GenerateApi::Ready> GenerateApi::prepare(const std::string& body,
                *tier,
                std::move(lease),
                std::move(*choices),
-               std::move(chains)};
+               std::move(chains),
+               caller.name(),
+               std::move(turns)};
+}
+
+std::unique_ptr<AnswerWriter> GenerateApi::make_writer(Ready& ready) const {
+  const ApiRequest& api = ready.api;
+  ResponseIdentity identity{
+      api.endpoint,
+      fmt::format("{}{:016x}", id_prefix(api.endpoint), ready.choices.front().id.value),
+      unix_seconds(),
+      ready.found.model->id,
+      ready.found.model->fingerprint,
+      api.names_tier ? std::string(to_string(ready.tier)) : std::string()};
+  if (api.endpoint == Endpoint::Responses) {
+    ResponseEventWriter::Keep keep;
+    if (api.responses.store) {
+      keep = keep_answer(deps_.store, ready.owner, identity.id, std::move(ready.turns));
+    }
+    return std::make_unique<ResponseEventWriter>(std::move(identity), api, std::move(keep));
+  }
+  return std::make_unique<ResponseWriter>(
+      std::move(identity),
+      ResponseOptions{api.sampling.num_logprobs >= 0,
+                      api.return_token_ids,
+                      api.stream && api.include_usage,
+                      api.stream && api.include_usage && api.continuous_usage});
 }
 
 void GenerateApi::submit(const Exchange& exchange, Ready ready) {
@@ -147,9 +164,8 @@ void GenerateApi::submit(const Exchange& exchange, Ready ready) {
   if (ready.lease != nullptr) {
     exchange->add_headers(ready.lease->headers());
   }
-  const std::uint64_t number = ready.choices.front().id.value;
   AnswerSetup setup;
-  setup.request_id = request_id_for(http, number);
+  setup.request_id = request_id_for(http, ready.choices.front().id.value);
   setup.artifacts = ready.found.model->artifacts;
   setup.text = answer_options(api, *ready.found.model, ready.choices.front().prompt);
   std::vector<RequestId> ids;
@@ -180,7 +196,7 @@ void GenerateApi::submit(const Exchange& exchange, Ready ready) {
   setup.stop = [this](RequestId id, bool want_figures) {
     deps_.control.post([this, id, want_figures] { deps_.tracker.stop(id, want_figures); });
   };
-  auto writer = make_writer(api, *ready.found.model, number, ready.tier);
+  auto writer = make_writer(ready);
   auto answer =
       std::make_shared<Answer>(exchange, api, std::move(setup), std::move(writer), deps_.delivery);
   answer->start();

@@ -11,7 +11,6 @@
 #include <limits>
 
 #include "gateway/json_fields.h"
-#include "gateway/json_text.h"
 #include "gateway/openai_client.h"
 #include "gateway/openai_messages.h"
 #include "gateway/openai_prompts.h"
@@ -20,7 +19,6 @@
 namespace baton::gateway {
 namespace {
 
-constexpr std::int64_t kMaxTokenCount = 1U << 30;
 // Every field we know, sorted.
 constexpr auto kFields = std::to_array<std::string_view>({
     "add_generation_prompt",
@@ -233,38 +231,17 @@ void read_chat(JsonFields& fields, ApiRequest& request) {
   }
 }
 
-ApiError malformed(std::string_view body, simdjson::error_code code) {
-  const auto fault = find_json_fault(body, kMaxJsonDepth);
-  std::string where = fault ? fmt::format("{} at byte {}", fault->what, fault->offset)
-                            : std::string(simdjson::error_message(code));
-  return bad_request(
-      "invalid_json", "", fmt::format("The request body is not valid JSON: {}.", where));
-}
-
 }  // namespace
 
 ApiResult<ApiRequest> parse_api_request(Endpoint endpoint, std::string_view body) {
   simdjson::dom::parser parser;
-  // One level more than allowed: simdjson counts the document itself.
-  if (const auto code =
-          parser.allocate(std::max<std::size_t>(body.size(), 64), kMaxJsonDepth + 1)) {
-    return std::unexpected(malformed(body, code));
-  }
-  JsonElement root;
-  if (const auto code = parser.parse(body.data(), body.size()).get(root)) {
-    return std::unexpected(malformed(body, code));
-  }
-  simdjson::dom::object object;
-  if (root.get(object) != simdjson::SUCCESS) {
-    return std::unexpected(
-        bad_request("invalid_type",
-                    "",
-                    fmt::format("The request body must be a JSON object, but it is {}.",
-                                json_type_name(root))));
+  auto object = parse_json_object(parser, body);
+  if (!object) {
+    return std::unexpected(std::move(object).error());
   }
   ApiRequest request;
   request.endpoint = endpoint;
-  JsonFields fields(object, kFields);
+  JsonFields fields(*object, kFields);
   request.ignored_fields = fields.unknown();
   if (!fields.has("model")) {
     return std::unexpected(
@@ -287,6 +264,49 @@ ApiResult<ApiRequest> parse_api_request(Endpoint endpoint, std::string_view body
   read_client(fields, request);
   fields.read("return_token_ids", request.return_token_ids);
   refuse_unsupported(fields);
+  if (fields.error()) {
+    return std::unexpected(*fields.error());
+  }
+  return request;
+}
+
+ApiResult<TokenizeRequest> parse_tokenize_request(std::string_view body) {
+  simdjson::dom::parser parser;
+  auto object = parse_json_object(parser, body);
+  if (!object) {
+    return std::unexpected(std::move(object).error());
+  }
+  static constexpr auto kNames = std::to_array<std::string_view>({"add_generation_prompt",
+                                                                  "add_special_tokens",
+                                                                  "chat_template_kwargs",
+                                                                  "continue_final_message",
+                                                                  "echo",
+                                                                  "messages",
+                                                                  "model",
+                                                                  "prompt",
+                                                                  "return_token_strs"});
+  JsonFields fields(*object, kNames);
+  TokenizeRequest request;
+  fields.read("model", request.prompt.model);
+  if (fields.has("messages") && fields.has("prompt")) {
+    fields.fail(bad_request("invalid_value", "prompt", "Give 'prompt' or 'messages', not both."));
+  }
+  if (fields.has("messages")) {
+    request.prompt.endpoint = Endpoint::Chat;
+    read_chat(fields, request.prompt);
+  } else {
+    request.prompt.endpoint = Endpoint::Completions;
+    std::string text;
+    if (!fields.has("prompt")) {
+      fields.fail(bad_request("missing_required_parameter",
+                              "prompt",
+                              "Missing required parameter: 'prompt' or 'messages'."));
+    }
+    fields.read("prompt", text);
+    request.prompt.prompts.push_back({std::move(text), {}, false});
+  }
+  fields.read("add_special_tokens", request.add_special);
+  fields.read("return_token_strs", request.wants_strings);
   if (fields.error()) {
     return std::unexpected(*fields.error());
   }

@@ -20,7 +20,7 @@
 
 namespace baton::gateway {
 
-enum class Endpoint : std::uint8_t { Chat, Completions };
+enum class Endpoint : std::uint8_t { Chat, Completions, Responses };
 
 // A prompt of completions.
 struct ApiPrompt {
@@ -29,11 +29,18 @@ struct ApiPrompt {
   bool is_ids = false;
 };
 
+// What only /v1/responses has.
+struct ResponsesFields {
+  std::string instructions;  // comes before the messages, and is not kept
+  std::string previous_id;   // of a kept response whose conversation goes on
+  bool store = false;        // keep the answer
+};
+
 struct ApiRequest {
   Endpoint endpoint = Endpoint::Chat;
   std::string model;
 
-  std::vector<engine::ChatMessage> messages;  // chat
+  std::vector<engine::ChatMessage> messages;  // chat and responses
   std::vector<ApiPrompt> prompts;             // completions; never empty there
   bool prompt_is_list = false;                // errors then name prompt[i]
   std::uint32_t n = 1;                        // choices of each prompt
@@ -68,20 +75,32 @@ struct ApiRequest {
   std::int32_t priority = 0;         // lower is more urgent
   std::string metadata_json;         // an object
 
+  ResponsesFields responses;
+
   std::uint32_t ignored_fields = 0;  // names nobody here knows
 
+  bool is_chat() const { return endpoint != Endpoint::Completions; }
   bool echoes_logprobs() const { return echo && sampling.num_logprobs >= 0; }
   // Only the prompt is wanted: what is generated is not shown and not counted.
   bool hides_output() const { return max_tokens && *max_tokens == 0; }
 };
 
-inline constexpr std::size_t kMaxJsonDepth = 64;
 inline constexpr std::uint32_t kMaxChoices = 128;  // of one request, over all its prompts
+inline constexpr std::int64_t kMaxTokenCount = 1U << 30;
 inline constexpr std::uint32_t kMaxStopStrings = 4;
 inline constexpr std::uint32_t kMaxStopTokenIds = 128;
 inline constexpr std::uint32_t kDefaultCompletionTokens = 16;
 
 // Of names that occur twice in one object the last counts. `body` is only read.
 ApiResult<ApiRequest> parse_api_request(Endpoint endpoint, std::string_view body);
+
+// Of /tokenize: a chat, or one text, whose other fields are left alone.
+struct TokenizeRequest {
+  ApiRequest prompt;        // model may be empty
+  bool add_special = true;  // tokens that stand before every text; a chat template has its own
+  bool wants_strings = false;
+};
+
+ApiResult<TokenizeRequest> parse_tokenize_request(std::string_view body);
 
 }  // namespace baton::gateway

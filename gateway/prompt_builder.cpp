@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 
 #include "common/wire/convert.h"
 #include "engine/chat_template/encode_chat.h"
@@ -13,9 +14,10 @@ namespace {
 
 // The field that prompt number `i` came from.
 std::string prompt_param(const ApiRequest& api, std::size_t i) {
-  return api.endpoint == Endpoint::Chat ? "messages"
-         : api.prompt_is_list           ? fmt::format("prompt[{}]", i)
-                                        : "prompt";
+  return api.endpoint == Endpoint::Chat        ? "messages"
+         : api.endpoint == Endpoint::Responses ? "input"
+         : api.prompt_is_list                  ? fmt::format("prompt[{}]", i)
+                                               : "prompt";
 }
 
 // `count`: the number of tokens in words.
@@ -30,13 +32,6 @@ ApiError too_long(const std::string& param,
                                  model.max_tokens,
                                  count,
                                  remark));
-}
-
-ApiError outside_vocabulary(std::string param, TokenId token, const ServedModel& model) {
-  return bad_request(
-      "invalid_value",
-      std::move(param),
-      fmt::format("Token id {} is outside the vocabulary of {} tokens.", token, model.vocab_size));
 }
 
 // What is told of a prompt's tokens comes in one message, so the prompt is bounded by what fits.
@@ -63,6 +58,7 @@ ApiResult<void> ask_for_scores(const ApiRequest& api,
 }
 
 ApiResult<std::vector<TokenId>> chat_prompt(const ApiRequest& api,
+                                            const std::string& param,
                                             const ServedModel& model,
                                             std::int64_t unix_seconds) {
   const ModelArtifacts& artifacts = *model.artifacts;
@@ -81,12 +77,12 @@ ApiResult<std::vector<TokenId>> chat_prompt(const ApiRequest& api,
   auto ids = engine::encode_chat(
       *artifacts.chat_template, *artifacts.tokenizer, std::move(input), model.max_tokens);
   if (!ids && ids.error().code == ErrorCode::ContextTooLong) {
-    return std::unexpected(too_long("messages", model, ids.error().message));
+    return std::unexpected(too_long(param, model, ids.error().message));
   }
   if (!ids) {
     return std::unexpected(bad_request(
         "invalid_value",
-        "messages",
+        param,
         fmt::format("The model's chat template refuses these messages: {}", ids.error().message)));
   }
   return std::move(*ids);
@@ -94,14 +90,15 @@ ApiResult<std::vector<TokenId>> chat_prompt(const ApiRequest& api,
 
 ApiResult<std::vector<TokenId>> completion_prompt(const ApiPrompt& prompt,
                                                   const std::string& param,
-                                                  const ServedModel& model) {
+                                                  const ServedModel& model,
+                                                  bool add_special) {
   if (!prompt.is_ids) {
     // Tokenizing 32 MB of one word takes seconds of a thread that others wait for.
     const std::size_t least = model.artifacts->tokenizer->least_tokens(prompt.text.size());
     if (least > model.max_tokens) {
       return std::unexpected(too_long(param, model, fmt::format("at least {}", least)));
     }
-    return model.artifacts->tokenizer->encode(prompt.text, true, true);
+    return model.artifacts->tokenizer->encode(prompt.text, true, add_special);
   }
   for (std::size_t i = 0; i < prompt.ids.size(); ++i) {
     if (static_cast<std::uint32_t>(prompt.ids[i]) >= model.vocab_size) {
@@ -112,14 +109,34 @@ ApiResult<std::vector<TokenId>> completion_prompt(const ApiPrompt& prompt,
   return prompt.ids;
 }
 
+}  // namespace
+
+ApiError outside_vocabulary(std::string param, TokenId token, const ServedModel& model) {
+  return bad_request(
+      "invalid_value",
+      std::move(param),
+      fmt::format("Token id {} is outside the vocabulary of {} tokens.", token, model.vocab_size));
+}
+
+ApiResult<std::vector<TokenId>> tokenize_prompt(const ApiRequest& api,
+                                                const ServedModel& model,
+                                                std::size_t i,
+                                                std::int64_t unix_seconds,
+                                                bool add_special) {
+  const std::string param = prompt_param(api, i);
+  return api.is_chat() ? chat_prompt(api, param, model, unix_seconds)
+                       : completion_prompt(api.prompts[i], param, model, add_special);
+}
+
+namespace {
+
 // Prompt number `i`, with the limits and stop tokens that its length leaves.
 ApiResult<GenerateRequest> build_prompt(const ApiRequest& api,
                                         const ServedModel& model,
                                         std::size_t i,
                                         std::int64_t unix_seconds) {
   const std::string param = prompt_param(api, i);
-  auto prompt = api.endpoint == Endpoint::Chat ? chat_prompt(api, model, unix_seconds)
-                                               : completion_prompt(api.prompts[i], param, model);
+  auto prompt = tokenize_prompt(api, model, i, unix_seconds, true);
   if (!prompt) {
     return std::unexpected(std::move(prompt).error());
   }
@@ -141,7 +158,7 @@ ApiResult<GenerateRequest> build_prompt(const ApiRequest& api,
   request.prompt = std::move(*prompt);
   request.sampling = api.sampling;
   const std::uint32_t wanted =
-      api.max_tokens.value_or(api.endpoint == Endpoint::Chat ? room : kDefaultCompletionTokens);
+      api.max_tokens.value_or(api.is_chat() ? room : kDefaultCompletionTokens);
   request.max_tokens = std::clamp<std::uint32_t>(wanted, 1, room);
   request.min_tokens = std::min(api.min_tokens, request.max_tokens);
   if (!api.ignore_eos) {
@@ -167,12 +184,18 @@ ApiResult<GenerateRequest> build_prompt(const ApiRequest& api,
 
 }  // namespace
 
+std::int64_t unix_seconds() {
+  return std::chrono::duration_cast<std::chrono::seconds>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
 ApiResult<std::vector<GenerateRequest>> build_requests(const ApiRequest& api,
                                                        const ServedModel& model,
                                                        const RandomSource& random,
                                                        std::int64_t unix_seconds) {
   std::vector<GenerateRequest> choices;
-  const std::size_t prompts = api.endpoint == Endpoint::Chat ? 1 : api.prompts.size();
+  const std::size_t prompts = api.is_chat() ? 1 : api.prompts.size();
   for (std::size_t i = 0; i < prompts; ++i) {
     auto prompt = build_prompt(api, model, i, unix_seconds);
     if (!prompt) {

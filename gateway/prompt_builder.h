@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "common/base/random.h"
@@ -13,6 +14,19 @@
 #include "gateway/served_models.h"
 
 namespace baton::gateway {
+
+// Prompt number `i`, or the chat, as tokens. `add_special`: with what stands before every text;
+// chat templates have their own.
+ApiResult<std::vector<TokenId>> tokenize_prompt(const ApiRequest& api,
+                                                const ServedModel& model,
+                                                std::size_t i,
+                                                std::int64_t unix_seconds,
+                                                bool add_special);
+
+ApiError outside_vocabulary(std::string param, TokenId token, const ServedModel& model);
+
+// The clock of replies and of templates that print the date.
+std::int64_t unix_seconds();
 
 // One request for each choice: all of the first prompt, then all of the next. Ids, and the seed
 // where the client gave none, are drawn from `random`. Templates may print the date of

@@ -40,22 +40,6 @@ void append_token_entry(std::string& out, std::string_view bytes, float logprob)
   out += ']';
 }
 
-void append_chat_logprobs(std::string& out, std::span<const TextLogprob> logprobs) {
-  out += "{\"content\":[";
-  for (std::size_t i = 0; i < logprobs.size(); ++i) {
-    out += i == 0 ? "{" : ",{";
-    append_token_entry(out, logprobs[i].bytes, logprobs[i].logprob);
-    out += ",\"top_logprobs\":[";
-    for (std::size_t k = 0; k < logprobs[i].top.size(); ++k) {
-      out += k == 0 ? "{" : ",{";
-      append_token_entry(out, logprobs[i].top[k].bytes, logprobs[i].top[k].logprob);
-      out += '}';
-    }
-    out += "]}";
-  }
-  out += "],\"refusal\":null}";
-}
-
 void append_completion_logprobs(std::string& out,
                                 std::span<const TextLogprob> logprobs,
                                 std::uint32_t offset) {
@@ -155,6 +139,20 @@ std::string printable_token(std::string_view bytes) {
   return out;
 }
 
+void append_logprob_entries(std::string& out, std::span<const TextLogprob> logprobs) {
+  for (std::size_t i = 0; i < logprobs.size(); ++i) {
+    out += i == 0 ? "{" : ",{";
+    append_token_entry(out, logprobs[i].bytes, logprobs[i].logprob);
+    out += ",\"top_logprobs\":[";
+    for (std::size_t k = 0; k < logprobs[i].top.size(); ++k) {
+      out += k == 0 ? "{" : ",{";
+      append_token_entry(out, logprobs[i].top[k].bytes, logprobs[i].top[k].logprob);
+      out += '}';
+    }
+    out += "]}";
+  }
+}
+
 std::string_view finish_name(FinishReason reason) {
   return reason == FinishReason::Stop ? "stop" : reason == FinishReason::Length ? "length" : "";
 }
@@ -217,7 +215,9 @@ void ResponseWriter::append_logprobs(std::string& out, const ChoiceText& choice)
   if (!options_.logprobs || choice.logprobs.empty()) {
     out += "null";
   } else if (is_chat()) {
-    append_chat_logprobs(out, choice.logprobs);
+    out += "{\"content\":[";
+    append_logprob_entries(out, choice.logprobs);
+    out += "],\"refusal\":null}";
   } else {
     append_completion_logprobs(out, choice.logprobs, choice.text_offset);
   }

@@ -78,6 +78,9 @@ void append_logprob(std::string& out, float logprob);
 // A token may be a part of a character: its text then shows U+FFFD and `bytes` tells the truth.
 std::string printable_token(std::string_view bytes);
 
+// {"token":…,"logprob":…,"bytes":[…],"top_logprobs":[…]} of each, with commas between.
+void append_logprob_entries(std::string& out, std::span<const TextLogprob> logprobs);
+
 std::string figures_json(const AnswerFigures& figures);
 void append_usage(std::string& out, const Usage& usage);
 

@@ -57,6 +57,13 @@ def scripted(target):
     return target
 
 
+@pytest.fixture
+def running(target):
+    if target.scripted:
+        pytest.skip("needs a real model")
+    return target
+
+
 def test_models(target):
     model = target.client.models.retrieve(target.model)
     assert model.id == target.model and model.object == "model" and model.created > 0
@@ -167,6 +174,104 @@ def test_logprobs(target):
     entries = answer.choices[0].logprobs.content
     assert entries and entries[0].logprob <= 0 and len(entries[0].top_logprobs) == 2
     assert bytes(entries[0].bytes).decode(errors="replace") == entries[0].token
+
+
+def test_echo_scores_the_prompt(target):
+    answer = target.client.completions.create(model=target.model, prompt="Once upon a time", echo=True,
+                                              logprobs=2, max_tokens=0, temperature=0)
+    choice = answer.choices[0]
+    assert choice.text == "Once upon a time" and answer.usage.completion_tokens == 0
+    assert choice.logprobs.token_logprobs[0] is None
+    assert all(value <= 0 for value in choice.logprobs.token_logprobs[1:])
+    assert len(choice.logprobs.tokens) == answer.usage.prompt_tokens
+    again = target.client.completions.create(model=target.model, prompt="Once upon a time", max_tokens=1,
+                                             extra_body={"prompt_logprobs": 0})
+    told = [next(iter(entry.values()))["logprob"] for entry in again.choices[0].prompt_logprobs[1:]]
+    assert told == choice.logprobs.token_logprobs[1:]
+
+
+def test_bias_bars_and_forces(running):
+    free = running.ask("Name a colour.", max_tokens=1, temperature=0, extra_body={"return_token_ids": True})
+    token = free.choices[0].token_ids[0]
+    barred = running.ask("Name a colour.", max_tokens=1, temperature=0, logit_bias={str(token): -100},
+                         extra_body={"return_token_ids": True})
+    assert barred.choices[0].token_ids[0] != token
+    forced = running.ask("Name a colour.", max_tokens=2, temperature=0, logit_bias={"300": 100},
+                         extra_body={"return_token_ids": True})
+    assert forced.choices[0].token_ids == [300, 300]
+
+
+def test_responses(target):
+    answer = target.client.responses.create(model=target.model, input="say:one two", temperature=0,
+                                            instructions="Be brief.", max_output_tokens=16)
+    assert answer.object == "response" and answer.status in ("completed", "incomplete")
+    assert answer.usage.input_tokens > 0 and answer.usage.output_tokens <= 16
+    with target.client.responses.stream(model=target.model, input="say:one two", temperature=0,
+                                        instructions="Be brief.", max_output_tokens=16) as stream:
+        events = list(stream)
+        final = stream.get_final_response()
+    assert events[0].type == "response.created"
+    assert [event.sequence_number for event in events] == list(range(len(events)))
+    deltas = "".join(event.delta for event in events if event.type == "response.output_text.delta")
+    assert deltas == final.output_text == answer.output_text
+    if target.scripted:
+        assert answer.output_text == "one two" and answer.status == "completed"
+
+
+def test_responses_are_not_kept_unless_switched_on(scripted):
+    with pytest.raises(openai.BadRequestError) as caught:
+        scripted.client.responses.create(model=scripted.model, input="x", previous_response_id="resp_1")
+    assert caught.value.param == "previous_response_id"
+    with pytest.raises(openai.NotFoundError):
+        scripted.client.responses.retrieve("resp_1")
+
+
+def test_async_responses_stream(target):
+    async def run():
+        async with target.async_client() as client:
+            stream = await client.responses.create(model=target.model, input="say:async", stream=True,
+                                                   max_output_tokens=4)
+            return [event.type async for event in stream]
+
+    types = asyncio.run(run())
+    assert types[0] == "response.created" and types[-1] in ("response.completed", "response.incomplete")
+
+
+def test_response_that_fails(scripted):
+    events = list(scripted.client.responses.create(model=scripted.model, input="fail: say:longer than five",
+                                                   stream=True))
+    assert events[-1].type == "response.failed" and events[-1].response.error.message
+
+
+def test_retries_follow_retry_after(scripted):
+    """A server that refuses once: the SDK waits as long as it is told, then succeeds."""
+    asked = []
+
+    def handler(request):
+        asked.append(request.headers["x-stainless-retry-count"])
+        if len(asked) == 1:
+            return httpx.Response(429, headers={"retry-after": "1", "retry-after-ms": "10"},
+                                  json={"error": {"message": "busy", "type": "rate_limit_exceeded",
+                                                  "param": None, "code": "rate_limit_exceeded"}})
+        with httpx.Client() as plain:
+            return plain.request(request.method, request.url, content=request.read(),
+                                 headers={"content-type": "application/json"})
+
+    client = openai.OpenAI(base_url=scripted.base_url, api_key="none", max_retries=2,
+                           http_client=httpx.Client(transport=httpx.MockTransport(handler)))
+    answer = client.chat.completions.create(model=scripted.model,
+                                            messages=[{"role": "user", "content": "say:late"}])
+    assert answer.choices[0].message.content == "late" and asked == ["0", "1"]
+
+
+def test_tokenize_and_back(target):
+    told = httpx.post(f"{target.root}/tokenize", json={"model": target.model, "prompt": "Hello there"}).json()
+    assert told["count"] == len(told["tokens"]) > 0 and told["max_model_len"] > 0
+    text = httpx.post(f"{target.root}/detokenize", json={"model": target.model, "tokens": told["tokens"]}).json()
+    assert text["prompt"].strip() == "Hello there"
+    chat = httpx.post(f"{target.base_url}/tokenize",
+                      json={"messages": [{"role": "user", "content": "hi"}]}).json()
+    assert chat["count"] == target.ask("hi", max_tokens=1).usage.prompt_tokens
 
 
 def test_seed_repeats(target):
