@@ -78,7 +78,7 @@ ApiResult<GenerateApi::Ready> GenerateApi::prepare(const std::string& body,
                                                    const Caller& caller,
                                                    std::shared_ptr<LimitLease> lease) const {
   auto api = [&] {
-    const CpuTimer timer(deps_.cost.parse);
+    const CpuTimer timer(deps_.cost.parse, body.size());
     return endpoint == Endpoint::Responses ? parse_responses_request(body)
                                            : parse_api_request(endpoint, body);
   }();

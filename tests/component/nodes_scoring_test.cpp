@@ -102,6 +102,34 @@ TEST_F(NodesScoring, ATwinWhoseFirstIsCancelledIsComputed) {
   EXPECT_TRUE(cluster_.all_clean());
 }
 
+// F5. Four answers to one prompt, two of them cancelled at any moment: no block is left behind, and
+// the others are what they are alone.
+TEST_F(NodesScoring, TwinsCancelledAfterAnyTaskLeaveNoBlockBehind) {
+  cluster_.add("decode", "d0", 200);
+  cluster_.add("prefill", "p0", 200);
+  for (std::size_t tasks = 0; tasks < 250; tasks += 3) {
+    std::vector<GenerateRequest> twins;
+    for (std::uint32_t i = 0; i < 4; ++i) {
+      twins.push_back(make_request(1000 + 4 * tasks + i, 90, 6, tasks));
+      twins.back().choice = i;
+      twins.back().sampling.temperature = 1.0F;
+      cluster_.start(twins.back(), "p0", "d0");
+    }
+    for (std::size_t i = 0; i < tasks; ++i) {
+      cluster_.executor().run_one();
+    }
+    cluster_.cancel(twins[tasks % 4]);
+    cluster_.cancel(twins[(tasks + 1) % 4]);
+    for (const std::size_t i : {(tasks + 2) % 4, (tasks + 3) % 4}) {
+      cluster_.finish(twins[i]);
+      expect_same(twins[i]);
+    }
+    cluster_.settle();
+    ASSERT_TRUE(cluster_.all_clean()) << tasks;
+    ASSERT_EQ(cluster_.node("p0").prefill().scheduler().num_jobs(), 0U) << tasks;
+  }
+}
+
 class LocalScoring : public NodesScoring {
  protected:
   LocalScoring()
