@@ -19,7 +19,7 @@ void read_tier(JsonFields& fields, ApiRequest& request) {
   if (name == "auto") {
     return;
   }
-  const std::string_view own = name == "scale" ? "default" : name == "fast" ? "priority" : name;
+  const std::string own = name == "scale" ? "default" : name == "fast" ? "priority" : name;
   for (std::size_t i = 0; i < kNumTiers; ++i) {
     if (own == kTierNames[i]) {
       request.service_tier = static_cast<Tier>(i);
