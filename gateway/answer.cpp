@@ -44,6 +44,8 @@ Answer::Answer(std::shared_ptr<HttpExchange> exchange,
     const AnswerSetup::Prompt& prompt = setup_.prompts[choice.prompt];
     choices_.push_back({ChoiceStream(api,
                                      {*setup_.artifacts->tokenizer,
+                                      setup_.text,
+                                      choice.id,
                                       static_cast<std::uint32_t>(choices_.size()),
                                       choice.min_tokens,
                                       prompt.text,
@@ -136,6 +138,7 @@ Usage Answer::usage() const {
   }
   for (const Choice& choice : choices_) {
     total.completion_tokens += choice.stream.completion_tokens();
+    total.reasoning_tokens += choice.stream.reasoning_tokens();
   }
   if (ended_ < choices_.size()) {
     return total;

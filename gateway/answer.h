@@ -42,6 +42,7 @@ struct AnswerSetup {
   std::string request_id;  // of the x-request-id header
   std::shared_ptr<const ModelArtifacts> artifacts;
   std::vector<Prompt> prompts;
+  AnswerTextOptions text;
   std::vector<Choice> choices;  // in the order of their index in the reply
   bool wants_figures = false;
   Duration keepalive{};                                    // silence before a comment

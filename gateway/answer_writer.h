@@ -15,13 +15,15 @@
 
 #include "common/types/token_event.h"
 #include "gateway/api_error.h"
+#include "gateway/tools/answer_part.h"
 
 namespace baton::gateway {
 
 struct Usage {
   std::uint32_t prompt_tokens = 0;
   std::uint32_t completion_tokens = 0;
-  std::uint32_t cached_tokens = 0;  // true hits of the prefill's prefix cache
+  std::uint32_t cached_tokens = 0;     // true hits of the prefill's prefix cache
+  std::uint32_t reasoning_tokens = 0;  // of the completion's
 };
 
 // One token's log-probability with its text.
@@ -43,6 +45,7 @@ struct ChoiceText {
   std::uint32_t text_offset = 0;  // of the first log-probability's token in the completion
   std::span<const TokenId> token_ids;
   std::uint32_t index = 0;
+  const AnswerParts* parts = nullptr;  // of a chat with tools or reasoning: instead of text
 };
 
 // How a choice ended.
@@ -51,6 +54,7 @@ struct ChoiceEnd {
   // The stop string, or the token id of `stop_token_ids`, that ended it; neither: null.
   std::string_view stop_string;
   std::optional<TokenId> stop_token;
+  bool has_calls = false;  // Stop is told as "tool_calls"
 };
 
 // A choice that has ended.

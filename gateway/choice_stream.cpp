@@ -9,7 +9,7 @@ namespace baton::gateway {
 
 ChoiceStream::ChoiceStream(const ApiRequest& api, const Start& start)
     : tokenizer_(&start.tokenizer),
-      detokenizer_(start.tokenizer, !api.skip_special_tokens),
+      detokenizer_(start.tokenizer, !api.skip_special_tokens, start.format.shown),
       watcher_(api.stop, api.include_stop_text),
       index_(start.index),
       min_tokens_(start.min_tokens),
@@ -20,7 +20,11 @@ ChoiceStream::ChoiceStream(const ApiRequest& api, const Start& start)
       num_prompt_logprobs_(api.prompt_logprobs),
       echoes_(api.echo),
       hides_output_(api.hides_output()),
-      wants_token_ids_(api.return_token_ids) {}
+      wants_token_ids_(api.return_token_ids) {
+  if (start.format.is_needed()) {
+    answer_ = std::make_unique<AnswerText>(start.format, start.id, start.index);
+  }
+}
 
 bool ChoiceStream::take(const TokenEvent& event) {
   if (!std::exchange(began_, true)) {
@@ -73,7 +77,11 @@ void ChoiceStream::add_token(const TokenEvent& event, std::size_t i) {
     }
     entries_.push_back(std::move(entry));
   }
+  const bool was_reasoning = answer_ != nullptr && answer_->is_reasoning();
   show(detokenizer_.push(token));
+  if (was_reasoning || (answer_ != nullptr && answer_->is_reasoning())) {
+    ++reasoning_tokens_;
+  }
 }
 
 void ChoiceStream::show(std::string_view text) {
@@ -82,6 +90,16 @@ void ChoiceStream::show(std::string_view text) {
   } else if (watcher_.push(text, visible_)) {
     stopped_ = true;
   }
+  sort();
+}
+
+void ChoiceStream::sort() {
+  if (answer_ == nullptr) {
+    return;
+  }
+  answer_->push(visible_);
+  visible_.clear();
+  stopped_ = stopped_ || answer_->is_finished();
 }
 
 void ChoiceStream::end(FinishReason finish) {
@@ -89,13 +107,21 @@ void ChoiceStream::end(FinishReason finish) {
     show(detokenizer_.flush());
     if (!stopped_) {
       watcher_.flush(visible_);
+      sort();
     }
+  }
+  if (answer_ != nullptr) {
+    answer_->flush();
   }
   finish_ = stopped_ ? FinishReason::Stop : hides_output_ ? FinishReason::Length : finish;
 }
 
 ChoiceText ChoiceStream::text() const {
-  return ChoiceText{visible_, entries_, entries_offset_, token_ids_, index_};
+  ChoiceText text{visible_, entries_, entries_offset_, token_ids_, index_};
+  if (answer_ != nullptr) {
+    text.parts = &answer_->parts();
+  }
+  return text;
 }
 
 void ChoiceStream::clear() {
@@ -103,6 +129,9 @@ void ChoiceStream::clear() {
     entries_offset_ += static_cast<std::uint32_t>(entry.bytes.size());
   }
   visible_.clear();
+  if (answer_ != nullptr) {
+    answer_->clear();
+  }
   entries_.clear();
   token_ids_.clear();
 }

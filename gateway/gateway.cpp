@@ -93,7 +93,7 @@ struct Gateway::Parts {
         tracker(control.executor(), membership, pairs, log, probe, tracker_options(config, tuning)),
         fetcher(
             control.executor(), membership, pool, log, [this] { publisher.publish(); }, cost),
-        publisher(metrics, membership, pairs, fetcher, models),
+        publisher(metrics, membership, pairs, fetcher, config.model, models),
         responses(std::size_t{config.gateway.store_responses_mb} << 20),
         api(ApiHandlerDeps{control.executor(),
                            tracker,

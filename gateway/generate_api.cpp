@@ -14,6 +14,7 @@
 #include "gateway/responses_api/event_writer.h"
 #include "gateway/responses_api/kept_responses.h"
 #include "gateway/responses_api/parse_request.h"
+#include "gateway/tools/chat_format.h"
 
 namespace baton::gateway {
 namespace {
@@ -166,6 +167,7 @@ void GenerateApi::submit(const Exchange& exchange, Ready ready) {
   AnswerSetup setup;
   setup.request_id = request_id_for(http, ready.choices.front().id.value);
   setup.artifacts = ready.found.model->artifacts;
+  setup.text = answer_options(api, *ready.found.model, ready.choices.front().prompt);
   std::vector<RequestId> ids;
   for (const GenerateRequest& choice : ready.choices) {
     if (choice.choice == 0) {

@@ -90,8 +90,6 @@ static_assert(std::is_sorted(kFields.begin(), kFields.end()));
 
 // Their effect is not there yet, and an answer without it would be another answer.
 constexpr auto kUnsupported = std::to_array<std::string_view>({"audio",
-                                                               "function_call",
-                                                               "functions",
                                                                "grammar",
                                                                "guided_choice",
                                                                "guided_grammar",
@@ -121,13 +119,6 @@ void refuse_unsupported(JsonFields& fields) {
     if (const auto value = fields.get(name); value && !is_empty(*value)) {
       fields.fail(unsupported(name, "This server does not support it yet."));
     }
-  }
-  if (const auto tools = fields.get("tools"); tools && !is_empty(*tools)) {
-    fields.fail(unsupported("tools", "This server does not support tool calls yet."));
-  }
-  if (const auto choice = fields.get("tool_choice");
-      choice && !is_text(*choice, "none") && !is_text(*choice, "auto")) {
-    fields.fail(unsupported("tool_choice", "This server does not support tool calls yet."));
   }
   if (const auto format = fields.get("response_format")) {
     simdjson::dom::object object;
@@ -215,6 +206,7 @@ void read_chat(JsonFields& fields, ApiRequest& request) {
   if (auto read = read_messages(*messages, request.messages); !read) {
     fields.fail(std::move(read).error());
   }
+  read_tools(fields, request.tools);
   bool echo = false;
   fields.read("echo", echo);
   if (echo) {
@@ -260,6 +252,7 @@ ApiResult<ApiRequest> parse_api_request(Endpoint endpoint, std::string_view body
     read_chat(fields, request);
   } else {
     read_prompts(fields, request);
+    refuse_tools(fields);
   }
   read_choices(fields, request);
   read_limits(fields, request);

@@ -16,6 +16,7 @@
 #include "common/types/request.h"
 #include "engine/chat_template/chat_template.h"
 #include "gateway/api_error.h"
+#include "gateway/tools/tool_request.h"
 
 namespace baton::gateway {
 
@@ -47,6 +48,7 @@ struct ApiRequest {
   bool add_generation_prompt = true;
   bool continue_final_message = false;  // chat: the answer goes on where the last message ends
   std::string template_kwargs_json;     // an object, or empty
+  ToolRequest tools;
 
   SamplingParams sampling;                  // seed is not set here
   std::optional<std::uint64_t> seed;        // absent: drawn at admission

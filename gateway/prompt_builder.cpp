@@ -7,6 +7,7 @@
 
 #include "common/wire/convert.h"
 #include "engine/chat_template/encode_chat.h"
+#include "gateway/tools/chat_format.h"
 
 namespace baton::gateway {
 namespace {
@@ -66,7 +67,9 @@ ApiResult<std::vector<TokenId>> chat_prompt(const ApiRequest& api,
         "unsupported_value", "model", "This model has no chat template; use /v1/completions."));
   }
   engine::ChatTemplateInput input;
-  input.messages = api.messages;
+  if (auto written = write_messages(api, model, input); !written) {
+    return std::unexpected(std::move(written).error());
+  }
   input.add_generation_prompt = api.add_generation_prompt;
   input.continue_final_message = api.continue_final_message;
   input.kwargs_json = api.template_kwargs_json;

@@ -81,7 +81,8 @@ void append_completion_logprobs(std::string& out,
 }
 
 void append_finish(std::string& out, const ChoiceEnd& end) {
-  const std::string_view name = finish_name(end.finish);
+  const std::string_view name =
+      end.has_calls && end.finish == FinishReason::Stop ? "tool_calls" : finish_name(end.finish);
   if (name.empty()) {
     out += ",\"finish_reason\":null";
     return;
@@ -160,12 +161,13 @@ void append_usage(std::string& out, const Usage& usage) {
   fmt::format_to(std::back_inserter(out),
                  "{{\"prompt_tokens\":{},\"completion_tokens\":{},\"total_tokens\":{},"
                  "\"prompt_tokens_details\":{{\"cached_tokens\":{},\"audio_tokens\":0}},"
-                 "\"completion_tokens_details\":{{\"reasoning_tokens\":0,\"audio_tokens\":0,"
+                 "\"completion_tokens_details\":{{\"reasoning_tokens\":{},\"audio_tokens\":0,"
                  "\"accepted_prediction_tokens\":0,\"rejected_prediction_tokens\":0}}}}",
                  usage.prompt_tokens,
                  usage.completion_tokens,
                  usage.prompt_tokens + usage.completion_tokens,
-                 usage.cached_tokens);
+                 usage.cached_tokens,
+                 usage.reasoning_tokens);
 }
 
 std::string figures_json(const AnswerFigures& figures) {
@@ -259,6 +261,7 @@ void ResponseWriter::begin(std::string& out,
 
 void ResponseWriter::append_chunk(std::string& out,
                                   const ChoiceText& choice,
+                                  const AnswerPart* part,
                                   const ChoiceEnd& end,
                                   const Usage& usage,
                                   std::string_view figures) const {
@@ -266,6 +269,9 @@ void ResponseWriter::append_chunk(std::string& out,
   if (!is_chat()) {
     out += ",\"text\":";
     append_json_string(out, choice.text);
+  } else if (part != nullptr) {
+    out += ",\"delta\":";
+    append_delta(out, *part);
   } else if (end.finish != FinishReason::None && choice.text.empty()) {
     out += ",\"delta\":{}";
   } else {
@@ -295,7 +301,15 @@ void ResponseWriter::append_chunk(std::string& out,
 }
 
 void ResponseWriter::chunk(std::string& out, const ChoiceText& choice, const Usage& usage) {
-  append_chunk(out, choice, {}, usage, {});
+  if (choice.parts == nullptr || choice.parts->empty()) {
+    return append_chunk(out, choice, nullptr, {}, usage, {});
+  }
+  // Ids and log-probabilities go with the first part.
+  ChoiceText told = choice;
+  for (const AnswerPart& part : *choice.parts) {
+    append_chunk(out, told, &part, {}, usage, {});
+    told = {.index = choice.index};
+  }
 }
 
 void ResponseWriter::close(std::string& out,
@@ -304,11 +318,12 @@ void ResponseWriter::close(std::string& out,
                            const Usage& usage,
                            std::string_view figures) {
   // Text that was held back goes out first: the closing delta of a chat is empty.
-  if (is_chat() && (!rest.text.empty() || !rest.logprobs.empty() || !rest.token_ids.empty())) {
+  const bool has_text = !rest.text.empty() || (rest.parts != nullptr && !rest.parts->empty());
+  if (is_chat() && (has_text || !rest.logprobs.empty() || !rest.token_ids.empty())) {
     chunk(out, rest, usage);
-    append_chunk(out, {.index = rest.index}, end, usage, figures);
+    append_chunk(out, {.index = rest.index}, nullptr, end, usage, figures);
   } else {
-    append_chunk(out, rest, end, usage, figures);
+    append_chunk(out, rest, nullptr, end, usage, figures);
   }
 }
 
@@ -333,9 +348,15 @@ void ResponseWriter::append_whole(std::string& out, const WholeChoice& choice) c
   out += "{\"index\":";
   append_count(out, choice.text.index);
   if (is_chat()) {
-    out += ",\"message\":{\"role\":\"assistant\",\"content\":";
-    append_json_string(out, choice.text.text);
-    out += ",\"refusal\":null}";
+    out += ",\"message\":{\"role\":\"assistant\",";
+    if (choice.text.parts != nullptr) {
+      append_message_fields(out, *choice.text.parts);
+    } else {
+      out += "\"content\":";
+      append_json_string(out, choice.text.text);
+      out += ",\"refusal\":null";
+    }
+    out += '}';
   } else {
     out += ",\"text\":";
     append_json_string(out, choice.text.text);

@@ -12,6 +12,7 @@
 #include "gateway/answer_sink.h"
 #include "gateway/answer_writer.h"
 #include "gateway/openai_request.h"
+#include "gateway/tools/answer_part.h"
 
 namespace baton::gateway {
 
@@ -60,6 +61,7 @@ class ResponseWriter final : public AnswerWriter {
   void begin_choice(std::string& out, std::uint32_t index) const;
   void append_chunk(std::string& out,
                     const ChoiceText& choice,
+                    const AnswerPart* part,
                     const ChoiceEnd& end,
                     const Usage& usage,
                     std::string_view figures_json) const;

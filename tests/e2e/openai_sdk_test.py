@@ -5,6 +5,7 @@ Runs against scripted nodes (build/release/bin/scripted_cluster, started here) a
 BATON_BASE_URL names a running server, against that server too; checks that need a scripted answer
 are skipped there."""
 import asyncio
+import json
 import os
 import subprocess
 
@@ -42,7 +43,7 @@ def target(request):
     if request.param == "running":
         yield Target(RUNNING, scripted=False)
         return
-    process = subprocess.Popen([BIN / "scripted_cluster"], stdin=subprocess.PIPE,
+    process = subprocess.Popen([BIN / "scripted_cluster", "--reasoning", "think"], stdin=subprocess.PIPE,
                                stdout=subprocess.PIPE, text=True, preexec_fn=die_with_parent)
     yield Target(process.stdout.readline().strip(), scripted=True)
     process.stdin.close()
@@ -309,6 +310,83 @@ def test_text_parts_and_roles(target):
                   {"role": "tool", "tool_call_id": "1", "content": "ok"},
                   {"role": "user", "content": "go on", "name": "me"}])
     assert answer.choices[0].finish_reason in ("stop", "length")
+
+
+TOOLS = [{"type": "function", "function": {
+    "name": name, "description": f"Looks up the {what}.", "strict": True, "parameters": {
+        "type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"],
+        "additionalProperties": False}}}
+    for name, what in (("get_weather", "weather"), ("get_time", "time"))]
+
+
+def calls_text(*calls):
+    return "say:" + "\n".join(
+        f'<tool_call>\n{{"name": "{name}", "arguments": {arguments}}}\n</tool_call>'
+        for name, arguments in calls)
+
+
+def test_tool_calls(scripted):
+    prompt = calls_text(("get_weather", '{"city": "Köln"}'), ("get_time", '{"city": "Bonn"}'))
+    choice = scripted.ask(prompt, tools=TOOLS).choices[0]
+    assert choice.finish_reason == "tool_calls" and choice.message.content is None
+    calls = choice.message.tool_calls
+    assert [call.function.name for call in calls] == ["get_weather", "get_time"]
+    assert json.loads(calls[0].function.arguments) == {"city": "Köln"}
+    assert len({call.id for call in calls}) == 2 and all(call.type == "function" for call in calls)
+    one = scripted.ask(prompt, tools=TOOLS, parallel_tool_calls=False).choices[0]
+    assert len(one.message.tool_calls) == 1 and one.finish_reason == "tool_calls"
+    none = scripted.ask(prompt, tools=TOOLS, tool_choice="none").choices[0]
+    assert none.message.tool_calls is None and none.finish_reason == "stop"
+
+
+def test_streamed_tool_calls(scripted):
+    prompt = calls_text(("get_weather", '{"city": "Köln"}'), ("get_time", '{"city": "Bonn"}'))
+    with scripted.client.chat.completions.stream(
+            model=scripted.model, tools=TOOLS,
+            messages=[{"role": "user", "content": prompt}]) as stream:
+        events = list(stream)
+        final = stream.get_final_completion().choices[0]
+    assert final.finish_reason == "tool_calls"
+    assert [call.function.name for call in final.message.tool_calls] == ["get_weather", "get_time"]
+    assert [call.function.parsed_arguments for call in final.message.tool_calls] == [{"city": "Köln"}, {"city": "Bonn"}]
+    pieces = [event for event in events if event.type == "tool_calls.function.arguments.delta"]
+    assert len(pieces) > 2
+    chunks = [event.chunk.choices[0] for event in events if event.type == "chunk"]
+    deltas = [call for chunk in chunks for call in chunk.delta.tool_calls or []]
+    for index in (0, 1):
+        mine = [call for call in deltas if call.index == index]
+        assert mine[0].id and mine[0].type == "function" and mine[0].function.name
+        assert all(call.id is None and call.function.name is None for call in mine[1:])
+    assert [chunk.finish_reason for chunk in chunks] == [None] * (len(chunks) - 1) + ["tool_calls"]
+
+
+def test_results_of_tools_in_a_second_turn(target):
+    messages = [{"role": "user", "content": "How is it in Bonn?"},
+                {"role": "assistant", "content": None, "tool_calls": [
+                    {"id": "call_1", "type": "function", "function": {
+                        "name": "get_weather", "arguments": '{"city": "Bonn"}'}}]},
+                {"role": "tool", "tool_call_id": "call_1", "content": "say:It is 20 degrees."}]
+    answer = target.client.chat.completions.create(
+        model=target.model, messages=messages, tools=TOOLS, max_tokens=17, temperature=0)
+    assert answer.choices[0].finish_reason in ("stop", "length", "tool_calls")
+    if target.scripted:
+        assert answer.choices[0].message.content == "It is 20 degrees."
+    messages[1]["tool_calls"][0]["function"]["arguments"] = "Bonn"
+    with pytest.raises(openai.BadRequestError) as caught:
+        target.client.chat.completions.create(model=target.model, messages=messages)
+    assert caught.value.param == "messages[1].tool_calls[0].function.arguments"
+
+
+def test_reasoning(scripted):
+    prompt = "say:<think>\nlet me see\n</think>\n\nYes."
+    answer = scripted.ask(prompt)
+    assert answer.choices[0].message.content == "Yes."
+    assert answer.choices[0].message.reasoning_content == "let me see"
+    assert answer.usage.completion_tokens_details.reasoning_tokens > 10
+    deltas = [chunk.choices[0].delta for chunk in scripted.ask(prompt, stream=True)]
+    assert "".join(delta.content or "" for delta in deltas) == "Yes."
+    reasoning = "".join(getattr(delta, "reasoning_content", None) or "" for delta in deltas)
+    assert reasoning == "let me see"
 
 
 def test_bookkeeping_fields_are_accepted(target):
