@@ -19,8 +19,6 @@ std::chrono::microseconds elapsed(TimePoint from, TimePoint to) {
 
 void RequestTracker::reserve(Tracked& tracked, const Route& route) {
   queue_.take(tracked.request.model, tracked.ticket, executor_.now());
-  predictions_[tracked.request.model].on_begun(
-      executor_.now(), tracked.ticket.tokens, queue_.size() > 0);
   set_phase(tracked, Phase::Reserving);
   tracked.route = route;
   tracked.decode_has_begun = false;
@@ -120,6 +118,9 @@ void RequestTracker::granted(Tracked& tracked, Node& decode, const wire::KvGrant
   tracked.holds_sequence = true;
   tracked.model_stamp = decode.view().model_stamp;
   tracked.granted = executor_.now();
+  // Only now: a decode node that is full refuses many for each that it takes.
+  predictions_[tracked.request.model].on_begun(
+      tracked.granted, tracked.ticket.tokens, queue_.size() > 0);
   if (++tracked.figures.attempts == 1) {
     tracked.figures.queue = elapsed(tracked.received, tracked.granted);
     probe_.queue_time.observe(std::chrono::duration<double>(tracked.figures.queue).count());

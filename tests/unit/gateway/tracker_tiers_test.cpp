@@ -132,6 +132,37 @@ TEST_F(TierTest, WhatCannotBeInTimeIsRefusedAtOnce) {
   expect_quiet();
 }
 
+// Where decode limits, each free place is asked for by several and given to one: what was refused
+// is no work begun.
+TEST_F(TierTest, BusyDecodeNodesDoNotLookFast) {
+  TrackerOptions options;
+  options.queue_limit = 10'000;
+  options.tiers[1].ttft_target = milliseconds(500);
+  start(options);
+  add("p0");
+  NodeScript script;
+  script.max_batch = 4;
+  script.step = milliseconds(10);  // 12 tokens: about 36 a second
+  add("d0", script);
+  std::vector<std::shared_ptr<TimedSink>> sinks;
+  for (int i = 0; i < 2400; ++i) {
+    sinks.push_back(submit_to(Tier::Default));
+    executor.advance(std::chrono::microseconds(8333));
+  }
+  pass(5000);
+  int in_time = 0;
+  int late = 0;
+  for (const auto& sink : sinks) {
+    ASSERT_TRUE(sink->end);
+    if (sink->first) {
+      (*sink->first <= milliseconds(500) ? in_time : late) += 1;
+    }
+  }
+  EXPECT_GE(in_time, 600) << late << " were late";
+  EXPECT_LE(late, 0.07 * (in_time + late));
+  expect_quiet();
+}
+
 TEST_F(TierTest, EarlyRefusalCanBeSwitchedOff) {
   TrackerOptions options;
   options.queue_limit = 10'000;
