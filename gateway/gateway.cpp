@@ -70,7 +70,7 @@ struct Gateway::Parts {
         pool(tuning.pool_threads),
         control("control"),
         network(control.executor(), log),
-        keys([this] { return control.executor().now(); }),
+        keys([this] { return control.executor().now(); }, &metrics),
         key_source(control.executor(), keys, log, config.gateway.keys, config.gateway.keys_file),
         delivery(control.executor()),
         membership(
@@ -182,6 +182,9 @@ Result<std::unique_ptr<Gateway>> Gateway::start(const ClusterConfig& config,
   }
   HttpServerOptions options = http_options(config, tuning, parts.control.executor().context());
   options.certificates = parts.certificates;
+  if (config.gateway.has_keys()) {
+    options.check_head = [&parts](const HttpRequest& head) { return parts.api.check_head(head); };
+  }
   BATON_ASSIGN(
       parts.http,
       HttpServer::start(std::move(options), [&parts](std::shared_ptr<HttpExchange> exchange) {

@@ -146,7 +146,8 @@ TEST(Config, RefusesWithPlaceAndReason) {
       {"gateway:\n  tls:\n    key: k.pem\n",
        "c.yaml:5: gateway.tls: certificate and key belong together; one of them is missing"},
       {"gateway:\n  tiers:\n    default: {share_percent: 30}\n    flex: {share_percnt: 3}\n",
-       "c.yaml:6: unknown key 'share_percnt' in 'gateway.tiers.flex'; did you mean 'share_percent'?"},
+       "c.yaml:6: unknown key 'share_percnt' in 'gateway.tiers.flex'; did you mean "
+       "'share_percent'?"},
       {"gateway:\n  listen: 127.0.0.1:7\n  control_listen: 127.0.0.1:7\n",
        "c.yaml:5: gateway.control_listen: 127.0.0.1:7 is the address of gateway.listen, too"},
       {"prefill:\n  pool:\n    - name: a\n      control_listen: h:1\n    - name: b\n"
