@@ -52,6 +52,12 @@ MiniNode::MiniNode(ManualExecutor& executor,
     engine_ = std::make_unique<ControlThread>("engine");
     engine = &engine_->executor();
   }
+  if (!config_.kv.file_tier.empty() && role == "prefill") {
+    auto file = engine::TierFile::create(
+        config_.kv.file_tier, config_.kv.file_tier_mb, kv_->layout().block_bytes_all_layers());
+    BATON_CHECK(file.has_value(), "no file for a test's second tier");
+    tier_ = std::make_unique<engine::FileTier>(*kv_, gate_, gate_, std::move(*file));
+  }
   node::RoleDeps deps{
       .control = gate_,
       .engine = *engine,
@@ -72,7 +78,8 @@ MiniNode::MiniNode(ManualExecutor& executor,
       .metrics = metrics_,
       .log = log_,
       .random = seeded_random(incarnation),
-      .digest = transfer::DigestMode::All};
+      .digest = transfer::DigestMode::All,
+      .tier = tier_.get()};
   if (role == "decode") {
     role_ = std::make_unique<decode_node::DecodeNode>(std::move(deps));
   } else {

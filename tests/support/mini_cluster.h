@@ -52,6 +52,7 @@ class MiniNode {
   ~MiniNode();
 
   engine::KvMemory& kv() { return *kv_; }
+  engine::FileTier& tier() { return *tier_; }  // where the configuration has one, on prefill nodes
   ScriptedRunner& runner() { return runner_; }
   transfer::Transport& transport() { return *transport_; }
   node::Role& role() { return *role_; }
@@ -78,6 +79,7 @@ class MiniNode {
   std::unique_ptr<Network> network_;
   GatedExecutor gate_;
   std::unique_ptr<ControlThread> engine_;  // null: steps run on the manual executor
+  std::unique_ptr<engine::FileTier> tier_;
   std::unique_ptr<node::Role> role_;
 };
 
