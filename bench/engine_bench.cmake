@@ -3,7 +3,8 @@ baton_library(perplexity SRCS perplexity.cpp DEPS baton::loaded_model baton::tok
 baton_library(bench_peer SRCS peer.cpp DEPS baton::cli_support simdjson::simdjson)
 baton_library(engine_bench SRCS engine_bench.cpp engine_report.cpp engine_turn.cpp
   DEPS baton::loaded_model baton::roofs baton::bench_peer)
-baton_library(interference SRCS interference.cpp stream_client.cpp thread_times.cpp
-  DEPS baton::bench_peer baton::local_cluster)
+baton_library(stream_client SRCS stream_client.cpp thread_times.cpp DEPS baton::cli_support)
+baton_library(interference SRCS interference.cpp
+  DEPS baton::bench_peer baton::local_cluster baton::stream_client)
 baton_library(tokenizer_bench SRCS tokenizer_bench.cpp
   DEPS baton::model_file baton::tokenizer baton::cli_support simdjson::simdjson)

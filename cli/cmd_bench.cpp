@@ -107,6 +107,7 @@ void add_bench(CLI::App& app, Action& chosen) {
   group->footer("Examples:\n  baton bench same-tokens --help\n  baton bench engine --help");
   add_same_tokens(*group, chosen);
   add_bench_engine(*group, chosen);
+  add_bench_gateway(*group, chosen);
   add_bench_interference(*group, chosen);
   add_bench_tokenizer(*group, chosen);
   add_bench_transfer(*group, chosen);

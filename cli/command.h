@@ -33,6 +33,7 @@ void add_perplexity(CLI::App& app, Action& chosen);
 
 // Subcommands of `baton bench`.
 void add_bench_engine(CLI::App& group, Action& chosen);
+void add_bench_gateway(CLI::App& group, Action& chosen);
 void add_bench_interference(CLI::App& group, Action& chosen);
 void add_bench_tokenizer(CLI::App& group, Action& chosen);
 void add_bench_transfer(CLI::App& group, Action& chosen);

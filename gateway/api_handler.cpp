@@ -177,7 +177,10 @@ void ApiHandler::prepare(const Exchange& exchange,
       reply_error(*exchange, error, new_request_id(*exchange));
     });
   };
-  auto api = parse_api_request(endpoint, body);
+  auto api = [&] {
+    const CpuTimer timer(deps_.cost.parse);
+    return parse_api_request(endpoint, body);
+  }();
   if (!api) {
     return refuse(std::move(api).error());
   }
@@ -198,20 +201,23 @@ void ApiHandler::prepare(const Exchange& exchange,
   if (!request) {
     return refuse(std::move(request).error());
   }
+  PromptChains chains = hash_prompt(request->prompt, model.block_sizes);
   back([this,
         exchange,
         models,
         &model,
         api = std::move(*api),
+        chains = std::move(chains),
         request = std::move(*request)]() mutable {
-    submit(exchange, api, model, std::move(request));
+    submit(exchange, api, model, std::move(request), std::move(chains));
   });
 }
 
 void ApiHandler::submit(const Exchange& exchange,
                         const ApiRequest& api,
                         const ServedModel& model,
-                        GenerateRequest request) {
+                        GenerateRequest request,
+                        PromptChains chains) {
   const HttpRequest& http = exchange->request();
   AnswerSetup setup;
   setup.id = request.id;
@@ -241,7 +247,8 @@ void ApiHandler::submit(const Exchange& exchange,
   answer->start();
   deps_.control.post(
       [this,
-       submission = Submission{std::move(request), http.received, std::move(answer)}]() mutable {
+       submission = Submission{
+           std::move(request), http.received, std::move(answer), std::move(chains)}]() mutable {
         deps_.tracker.submit(std::move(submission));
       });
 }

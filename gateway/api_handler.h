@@ -17,6 +17,7 @@
 #include "gateway/delivery.h"
 #include "gateway/http_exchange.h"
 #include "gateway/openai_request.h"
+#include "gateway/prompt_cost.h"
 #include "gateway/request_tracker.h"
 #include "gateway/served_models.h"
 #include "gateway/work_pool.h"
@@ -36,6 +37,7 @@ struct ApiHandlerDeps {
   std::function<bool(const NodeName&, std::chrono::milliseconds limit)> drain_node;
   std::string configured_model;  // known even before its first node
   Duration keepalive{};
+  PromptCost cost{};
   std::size_t inline_bytes = 4096;  // bodies up to this are read on the I/O thread
 };
 
@@ -56,7 +58,8 @@ class ApiHandler {
   void submit(const Exchange& exchange,
               const ApiRequest& api,
               const ServedModel& model,
-              GenerateRequest request);
+              GenerateRequest request,
+              PromptChains chains);
   void get(const Exchange& exchange);
   void list_models(HttpExchange& exchange) const;
   void show_model(HttpExchange& exchange, const std::string& id) const;

@@ -11,7 +11,8 @@ constexpr std::chrono::milliseconds kRetryPause{500};
 }  // namespace
 
 Result<std::shared_ptr<const ModelArtifacts>> build_artifacts(std::string_view bytes,
-                                                              std::uint64_t expected_hash) {
+                                                              std::uint64_t expected_hash,
+                                                              const PromptCost& cost) {
   auto spec = engine::TokenizerSpec::parse(bytes);
   if (!spec) {
     return std::unexpected(spec.error());
@@ -23,11 +24,12 @@ Result<std::shared_ptr<const ModelArtifacts>> build_artifacts(std::string_view b
   artifacts->tokenizer_hash = expected_hash;
   auto chat_template = engine::ChatTemplate::create(spec->chat_template, spec->architecture);
   if (chat_template) {
-    artifacts->chat_template = std::move(*chat_template);
+    artifacts->chat_template = counted(std::move(*chat_template), cost);
   } else if (chat_template.error().code != ErrorCode::NotFound) {
     return std::unexpected(chat_template.error());
   }
-  BATON_ASSIGN(artifacts->tokenizer, engine::Tokenizer::create(std::move(*spec)));
+  BATON_ASSIGN(auto tokenizer, engine::Tokenizer::create(std::move(*spec)));
+  artifacts->tokenizer = counted(std::move(tokenizer), cost);
   return artifacts;
 }
 
@@ -35,12 +37,14 @@ ArtifactFetcher::ArtifactFetcher(Executor& executor,
                                  Membership& membership,
                                  WorkPool& pool,
                                  const Logger& log,
-                                 std::function<void()> on_ready)
+                                 std::function<void()> on_ready,
+                                 PromptCost cost)
     : executor_(executor),
       membership_(membership),
       pool_(pool),
       log_(log),
-      on_ready_(std::move(on_ready)) {}
+      on_ready_(std::move(on_ready)),
+      cost_(cost) {}
 
 ArtifactFetcher::~ArtifactFetcher() = default;
 
@@ -115,7 +119,7 @@ void ArtifactFetcher::build(std::uint64_t hash) {
   Fetch& fetch = fetches_[hash];
   fetch.building = true;
   pool_.run([this, alive = std::weak_ptr(alive_), hash, bytes = std::move(fetch.bytes)] {
-    auto built = build_artifacts(bytes, hash);
+    auto built = build_artifacts(bytes, hash, cost_);
     executor_.post([this, alive, hash, built = std::move(built)]() mutable {
       if (!alive.expired()) {
         on_built(hash, std::move(built));

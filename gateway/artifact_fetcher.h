@@ -15,6 +15,7 @@
 #include "common/exec/executor.h"
 #include "common/obs/log.h"
 #include "gateway/membership.h"
+#include "gateway/prompt_cost.h"
 #include "gateway/served_models.h"
 #include "gateway/work_pool.h"
 
@@ -29,7 +30,8 @@ class ArtifactFetcher {
                   Membership& membership,
                   WorkPool& pool,
                   const Logger& log,
-                  std::function<void()> on_ready);
+                  std::function<void()> on_ready,
+                  PromptCost cost = {});
   ArtifactFetcher(const ArtifactFetcher&) = delete;
   ArtifactFetcher& operator=(const ArtifactFetcher&) = delete;
   ~ArtifactFetcher();
@@ -58,6 +60,7 @@ class ArtifactFetcher {
   WorkPool& pool_;
   const Logger& log_;
   const std::function<void()> on_ready_;
+  const PromptCost cost_;
   std::map<std::uint64_t, Fetch> fetches_;  // in work, by tokenizer hash
   std::map<std::uint64_t, std::shared_ptr<const ModelArtifacts>> ready_;
   std::map<std::uint64_t, TimerHandle> pauses_;
@@ -66,6 +69,7 @@ class ArtifactFetcher {
 
 // Checks the hash and builds tokenizer and template from the bytes of a TokenizerSpec.
 Result<std::shared_ptr<const ModelArtifacts>> build_artifacts(std::string_view bytes,
-                                                              std::uint64_t expected_hash);
+                                                              std::uint64_t expected_hash,
+                                                              const PromptCost& cost = {});
 
 }  // namespace baton::gateway

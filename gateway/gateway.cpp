@@ -29,6 +29,8 @@ TrackerOptions tracker_options(const ClusterConfig& config, const GatewayTuning&
   options.call_timeout = tuning.call_timeout;
   options.restart_wait = tuning.restart_wait;
   options.failover.max_node_losses = config.gateway.max_node_losses;
+  options.routing.pulls = config.transfer.pull;
+  options.routing.mixer = system_random()();
   return options;
 }
 
@@ -52,6 +54,7 @@ struct Gateway::Parts {
   Parts(const ClusterConfig& config, const Logger& logger, const GatewayTuning& tuning)
       : log(logger),
         probe(metrics),
+        cost(metrics),
         pool(tuning.pool_threads),
         control("control"),
         network(control.executor(), log),
@@ -68,10 +71,14 @@ struct Gateway::Parts {
                                [this](Node& node, const wire::TokenFrame& frame) {
                                  tracker.on_tokens(node, frame);
                                },
-                               [this](Node& node, const Error& why) { on_node_down(node, why); }}),
+                               [this](Node& node, const Error& why) { on_node_down(node, why); },
+                               [this](Node& node, const wire::KvEvents& events) {
+                                 tracker.on_kv_events(node, events);
+                               }}),
         pairs(log, &metrics, [this] { publisher.publish(); }),
         tracker(control.executor(), membership, pairs, log, probe, tracker_options(config, tuning)),
-        fetcher(control.executor(), membership, pool, log, [this] { publisher.publish(); }),
+        fetcher(
+            control.executor(), membership, pool, log, [this] { publisher.publish(); }, cost),
         publisher(metrics, membership, pairs, fetcher, models),
         api(ApiHandlerDeps{control.executor(),
                            tracker,
@@ -85,7 +92,8 @@ struct Gateway::Parts {
                              return membership.drain(node, limit);
                            },
                            config.model.id,
-                           std::chrono::milliseconds(config.gateway.keepalive_ms)}) {}
+                           std::chrono::milliseconds(config.gateway.keepalive_ms),
+                           cost}) {}
 
   void on_node_up(Node& node) {
     fetcher.need(node);
@@ -108,6 +116,7 @@ struct Gateway::Parts {
   const Logger log;
   Metrics metrics;
   const Probe probe;
+  const PromptCost cost;
   const RandomSource random = system_random();
   WorkPool pool;
   ControlThread control;

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "common/base/file_limit.h"
 #include "common/config/cluster_config.h"
 #include "gateway/gateway.h"
 
@@ -64,6 +65,7 @@ int main(int argc, char** argv) {
   if (!log) {
     return fail(log.error());
   }
+  baton::raise_file_limit();  // a file for each client
   const EndingSignals signals;
   auto gateway = baton::gateway::Gateway::start(*config, *log);
   if (!gateway) {

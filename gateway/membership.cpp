@@ -29,12 +29,22 @@ std::uint64_t stamp_of(const wire::ModelIdentity& model) {
   return stamp == 0 ? 1 : stamp;
 }
 
+// FNV-1a: the same on every gateway.
+std::uint64_t hash_of(const NodeName& name) {
+  std::uint64_t hash = 0xcbf29ce484222325ULL;
+  for (const char c : name) {
+    hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
+  }
+  return hash;
+}
+
 }  // namespace
 
 NodeView Node::view() const {
   NodeView view;
   view.handle = handle;
   view.role = role;
+  view.name_hash = name_hash;
   view.model_stamp = stamp_of(model);
   view.layout = from_wire(model.layout()).value_or(KvLayout{});
   view.numerics_hash = model.numerics_hash();
@@ -47,9 +57,11 @@ NodeView Node::view() const {
   view.prefill_tokens_per_s = load.prefill_tokens_per_s();
   view.running = std::max(load.running(), sequences_given);
   view.max_batch = load.max_batch();
+  view.blocks_total = load.blocks_total();
   view.blocks_free = load.blocks_free();
   view.open_reserves = open_reserves;
   view.local_prefill_max_tokens = load.local_prefill_max_tokens();
+  view.step_s = load.decode_step_ms() / 1e3F;
   return view;
 }
 
@@ -185,6 +197,7 @@ void Membership::on_accept(std::unique_ptr<Channel> channel, wire::Hello hello) 
   stuck_.erase(hello.node());
   node->handle = NodeHandle{next_handle_++};
   node->name = hello.node();
+  node->name_hash = hash_of(node->name);
   node->role = hello.role() == "decode" ? NodeRole::Decode : NodeRole::Prefill;
   node->incarnation = Incarnation{hello.incarnation()};
   node->control_address = hello.control_address();
@@ -255,6 +268,9 @@ void Membership::on_heartbeat(Node& node, wire::Heartbeat& beat) {
   }
   node.draining = beat.draining();
   node.busy = false;
+  if (beat.has_kv_events()) {
+    handlers_.on_kv_events(node, beat.kv_events());
+  }
   handlers_.on_change(node);
 }
 

@@ -2,8 +2,9 @@
 // heartbeats come. A node whose model, layout, numerics, tokenizer or UCX version differs from the
 // first node of its model is refused by a message that names the field.
 //
-// Sequence of events, for each registration: on_up -> [on_change | on_tokens]* -> on_down. A node
-// that comes back under its name is a new registration; the old one goes down first.
+// Sequence of events, for each registration: on_up -> [on_change | on_tokens | on_kv_events]* ->
+// on_down. A node that comes back under its name is a new registration; the old one goes down
+// first.
 //
 // Owner: the composition root. Thread: the control strand. Failure: `listen` gives an Error for a
 // bad address or busy port; bad nodes are refused or dropped.
@@ -34,6 +35,7 @@ namespace baton::gateway {
 struct Node {
   NodeHandle handle{};
   NodeName name;
+  std::uint64_t name_hash = 0;
   NodeRole role = NodeRole::Prefill;
   Incarnation incarnation{};
   std::string control_address;
@@ -48,7 +50,8 @@ struct Node {
 
   // What this gateway has given it; kept by the request tracker.
   std::uint32_t credits_used = 0;     // prefill: requests outstanding
-  std::uint64_t tokens_given = 0;     // prefill: their prompt tokens
+  std::uint64_t credits_taken = 0;    // prefill: requests ever given
+  std::uint64_t tokens_given = 0;     // prefill: their prompt tokens that it has to compute
   std::uint32_t sequences_given = 0;  // decode: granted and not ended
   std::uint32_t open_reserves = 0;    // decode: Reserve calls in flight
   bool busy = false;                  // refused work; cleared by its next heartbeat or end
@@ -70,6 +73,7 @@ struct MembershipHandlers {
   std::function<void(Node&)> on_change;  // load, health or draining
   std::function<void(Node&, const wire::TokenFrame&)> on_tokens;
   std::function<void(Node&, const Error&)> on_down;  // it is out of the table already
+  std::function<void(Node&, const wire::KvEvents&)> on_kv_events;
 };
 
 struct MembershipStats {

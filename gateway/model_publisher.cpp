@@ -46,10 +46,15 @@ ServedModel ModelPublisher::describe(const ModelEntry& entry) const {
   // A request must fit the memory of one decode node too, or it would wait for ever.
   std::uint64_t held = 0;
   for (const Node* node : membership_.nodes()) {
-    if (node->model.id() == model.id && node->role == NodeRole::Decode) {
-      held = std::max(held,
-                      std::uint64_t{node->load.blocks_total()} *
-                          std::max(1U, node->model.layout().block_tokens()));
+    if (node->model.id() != model.id) {
+      continue;
+    }
+    const std::uint32_t block_tokens = std::max(1U, node->model.layout().block_tokens());
+    if (std::ranges::find(model.block_sizes, block_tokens) == model.block_sizes.end()) {
+      model.block_sizes.push_back(block_tokens);
+    }
+    if (node->role == NodeRole::Decode) {
+      held = std::max(held, std::uint64_t{node->load.blocks_total()} * block_tokens);
     }
   }
   model.max_tokens =

@@ -32,10 +32,7 @@ void RequestTracker::reserve(Tracked& tracked, const Route& route) {
     Node* prefill = membership_.find(route.prefill);
     BATON_CHECK(prefill != nullptr, "the router chose a node that is not there");
     tracked.figures.prefill_node = prefill->name;
-    tracked.tokens_booked = tracked.num_context();
-    ++prefill->credits_used;
-    prefill->tokens_given += tracked.tokens_booked;
-    tracked.holds_credit = true;
+    book_prefill(tracked, *prefill);
   }
   ++decode->open_reserves;
   tracked.request.deadline = std::max(
@@ -57,6 +54,16 @@ void RequestTracker::reserve(Tracked& tracked, const Route& route) {
                             on_reserved(id, attempt, handle, std::move(answer));
                           }
                         });
+}
+
+void RequestTracker::book_prefill(Tracked& tracked, Node& prefill) {
+  const std::uint32_t context = tracked.num_context();
+  tracked.tokens_booked = context - std::min(tracked.route.held_tokens, context - 1);
+  ++prefill.credits_taken;
+  tracked.alone_as = prefill.credits_used == 0 ? prefill.credits_taken : 0;
+  ++prefill.credits_used;
+  prefill.tokens_given += tracked.tokens_booked;
+  tracked.holds_credit = true;
 }
 
 void RequestTracker::on_reserved(RequestId id,
@@ -203,6 +210,7 @@ void RequestTracker::on_event(Node& node, TokenEvent event) {
   const bool from_decode = node.handle == tracked->route.decode;
   if (event.figures) {
     add_figures(*tracked, node, *event.figures);
+    learn(*tracked, node, *event.figures);
   }
   if (tracked->phase == Phase::Ending) {
     if (event.finish != FinishReason::None && from_decode) {
@@ -251,6 +259,7 @@ void RequestTracker::deliver(Tracked& tracked, std::vector<TokenEvent> ready) {
   const TimePoint now = executor_.now();
   if (tracked.phase == Phase::Prefilling && !ready.front().tokens.empty()) {
     set_phase(tracked, Phase::Decoding);
+    settle_blocks(tracked, true);
   }
   FinishReason finish = FinishReason::None;
   std::vector<TokenId>& output = tracked.request.output;
@@ -305,6 +314,26 @@ void RequestTracker::add_figures(Tracked& tracked,
   all.accepted_tokens += figures.accepted_tokens;
 }
 
+void RequestTracker::learn(const Tracked& tracked,
+                           const Node& node,
+                           const RequestFigures& figures) {
+  if (tracked.route.is_local()) {
+    return;
+  }
+  if (node.handle == tracked.route.prefill && tracked.alone_as == node.credits_taken) {
+    const std::uint32_t held = figures.cached_tokens + figures.pulled_tokens;
+    const std::uint32_t context = tracked.num_context();
+    routing_.on_prefill(node.handle,
+                        held,
+                        context - std::min(held, context),
+                        static_cast<double>(figures.compute_us) / 1e6);
+  } else if (node.handle == tracked.route.decode) {
+    routing_.on_transfer({tracked.route.prefill, tracked.route.decode},
+                         figures.kv_bytes_moved,
+                         static_cast<double>(figures.transfer_us) / 1e6);
+  }
+}
+
 // ---- what an attempt holds on nodes
 
 void RequestTracker::give_back_credit(Tracked& tracked) {
@@ -316,6 +345,10 @@ void RequestTracker::give_back_credit(Tracked& tracked) {
     node->tokens_given -= tracked.tokens_booked;
     node->busy = false;
   }
+}
+
+void RequestTracker::settle_blocks(Tracked& tracked, bool was_computed) {
+  routing_.settled(std::exchange(tracked.sent, 0), executor_.now(), was_computed);
 }
 
 void RequestTracker::give_back_sequence(Tracked& tracked) {

@@ -89,6 +89,7 @@ void RequestTracker::node_reports(Tracked& tracked,
 
 void RequestTracker::on_node_down(Node& node, const Error& why) {
   last_loss_[node.model.id()] = executor_.now();
+  routing_.on_node_down(node.handle);
   const FailoverReason reason = why.code == ErrorCode::PeerStalled ? FailoverReason::NodeStalled
                                 : node.is_draining()               ? FailoverReason::Draining
                                                                    : FailoverReason::NodeDied;
@@ -191,6 +192,7 @@ void RequestTracker::wait_again(Tracked& tracked, const std::string& reason) {
   }
   give_back_credit(tracked);
   give_back_sequence(tracked);
+  settle_blocks(tracked, false);
   set_phase(tracked, Phase::Queued);
   tracked.request.attempt = Attempt{tracked.request.attempt.value + 1};
   queue_.reenter(tracked.request.model, tracked.request.id, tracked.ticket);
@@ -229,6 +231,7 @@ void RequestTracker::end(Tracked& tracked,
                          std::optional<ApiError> error) {
   give_back_credit(tracked);
   give_back_sequence(tracked);
+  settle_blocks(tracked, false);
   set_phase(tracked, phase);
   const double seconds = std::chrono::duration<double>(executor_.now() - tracked.received).count();
   probe_.ended(phase, seconds, tracked.request.prompt.size());

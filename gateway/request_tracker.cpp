@@ -37,7 +37,8 @@ RequestTracker::RequestTracker(Executor& executor,
       log_(log),
       probe_(probe),
       options_(options),
-      queue_(options.queue_limit) {
+      queue_(options.queue_limit),
+      routing_(options.routing) {
   arm_sweep();
 }
 
@@ -47,6 +48,8 @@ void RequestTracker::submit(Submission submission) {
   auto tracked = std::make_unique<Tracked>();
   tracked->request = std::move(submission.request);
   tracked->sink = std::move(submission.sink);
+  tracked->chains = std::move(submission.chains);
+  tracked->affinity = submission.affinity;
   tracked->received = submission.received;
   tracked->last_token = submission.received;
   tracked->deadline = submission.received + options_.request_timeout;
@@ -90,7 +93,7 @@ void RequestTracker::dispatch() {
 void RequestTracker::dispatch_model(const std::string& model) {
   const TimePoint now = executor_.now();
   const std::vector<NodePair> out = handles_of(pairs_, membership_);
-  std::vector<NodeView> views = membership_.views_of(model);
+  std::vector<NodeView> views = views_of(model);
   std::uint64_t number = 0;
   while (const auto id = queue_.head(model, number)) {
     Tracked& tracked = *find(*id);
@@ -100,8 +103,9 @@ void RequestTracker::dispatch_model(const std::string& model) {
     }
     const auto route = route_for(tracked, views, out);
     if (route) {
+      tracked.sent = routing_.sent(*route, views, tracked.request.prompt, tracked.chains);
       reserve(tracked, *route);
-      views = membership_.views_of(model);
+      views = views_of(model);
     } else if (route.error() == RouteMiss::NoPair) {
       if (!may_wait_for_pair(tracked)) {
         queue_.leave(model, tracked.ticket);
@@ -113,9 +117,15 @@ void RequestTracker::dispatch_model(const std::string& model) {
   }
 }
 
-std::expected<Route, RouteMiss> RequestTracker::route_for(const Tracked& tracked,
+std::vector<NodeView> RequestTracker::views_of(const std::string& model) const {
+  std::vector<NodeView> views = membership_.views_of(model);
+  routing_.describe(views);
+  return views;
+}
+
+std::expected<Route, RouteMiss> RequestTracker::route_for(Tracked& tracked,
                                                           std::span<const NodeView> views,
-                                                          std::span<const NodePair> out) const {
+                                                          std::span<const NodePair> out) {
   std::vector<NodeHandle> nodes;
   std::vector<NodePair> pairs;
   for (const Avoided& avoided : tracked.avoid) {
@@ -136,6 +146,14 @@ std::expected<Route, RouteMiss> RequestTracker::route_for(const Tracked& tracked
   need.avoid = nodes;
   need.avoid_pairs = pairs;
   need.out = out;
+  need.policy = routing_.options().policy;
+  need.held_tokens =
+      routing_.held_tokens(views, tracked.request.prompt, tracked.chains, executor_.now());
+  need.affinity = tracked.affinity;
+  need.draw = tracked.request.id.value;
+  need.links = &routing_.links();
+  need.itl_tokens = routing_.options().itl_tokens;
+  need.pulls = routing_.options().pulls;
   return choose_route(views, need);
 }
 
@@ -160,7 +178,22 @@ RequestTracker::Tracked* RequestTracker::find(RequestId id) {
 
 void RequestTracker::on_node_changed(Node& node) {
   pairs_.started(node.life());
+  if (node.role == NodeRole::Decode) {
+    routing_.on_step(node.handle,
+                     node.load.engine_steps(),
+                     node.load.running(),
+                     node.load.decode_step_ms() / 1e3);
+  }
   wake();
+}
+
+void RequestTracker::on_kv_events(const Node& node, const wire::KvEvents& events) {
+  routing_.on_events(
+      node.handle,
+      {.sequence = events.sequence(),
+       .reset = events.reset(),
+       .stored = {events.stored().data(), events.stored().data() + events.stored_size()},
+       .removed = {events.removed().data(), events.removed().data() + events.removed_size()}});
 }
 
 void RequestTracker::shut_down(const ApiError& error) {

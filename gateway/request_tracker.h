@@ -35,6 +35,7 @@
 #include "gateway/pair_health.h"
 #include "gateway/phase.h"
 #include "gateway/probe.h"
+#include "gateway/routing/routing.h"
 #include "gateway/tracked_request.h"
 
 namespace baton::gateway {
@@ -49,12 +50,15 @@ struct TrackerOptions {
   std::chrono::milliseconds avoid_for{2'000};      // a culprit, while there is another pair
   std::chrono::milliseconds restart_wait{15'000};  // after a loss, new requests wait for a pair
   FailoverLimits failover;
+  RoutingOptions routing;
 };
 
 struct Submission {
   GenerateRequest request;  // id set, attempt and deadline not
   TimePoint received;
   std::shared_ptr<AnswerSink> sink;
+  PromptChains chains;         // of the prompt; what is missing is made
+  std::uint64_t affinity = 0;  // the same for requests of one session; 0: none
 };
 
 class RequestTracker {
@@ -80,6 +84,7 @@ class RequestTracker {
   void on_node_changed(Node& node);
   void on_node_down(Node& node, const Error& why);
   void on_tokens(Node& node, const wire::TokenFrame& frame);
+  void on_kv_events(const Node& node, const wire::KvEvents& events);
 
   // Ends everything with `error`; later submissions are refused with it.
   void shut_down(const ApiError& error);
@@ -87,6 +92,7 @@ class RequestTracker {
   std::size_t queued() const { return queue_.size(); }
   std::size_t active() const { return requests_.size(); }
   std::size_t queue_limit() const { return queue_.limit(); }
+  const Routing& routing() const { return routing_; }
   // Seconds until the queue has probably moved, for Retry-After.
   std::uint32_t retry_after_s() const;
 
@@ -105,9 +111,10 @@ class RequestTracker {
   void dispatch();
   void dispatch_model(const std::string& model);
   // Where it may go now; `out`: pairs out of routing.
-  std::expected<Route, RouteMiss> route_for(const Tracked& tracked,
+  std::expected<Route, RouteMiss> route_for(Tracked& tracked,
                                             std::span<const NodeView> views,
-                                            std::span<const NodePair> out) const;
+                                            std::span<const NodePair> out);
+  std::vector<NodeView> views_of(const std::string& model) const;
   // A pair is missing: is it worth waiting for one?
   bool may_wait_for_pair(const Tracked& tracked) const;
   Tracked* find(RequestId id);
@@ -117,6 +124,7 @@ class RequestTracker {
 
   // request_attempt.cpp
   void reserve(Tracked& tracked, const Route& route);
+  void book_prefill(Tracked& tracked, Node& prefill);
   void on_reserved(RequestId id, Attempt attempt, NodeHandle decode, Result<wire::Frame> answer);
   void granted(Tracked& tracked, Node& decode, const wire::KvGrant& grant);
   void prefill(Tracked& tracked, const wire::KvGrant& grant);
@@ -130,8 +138,12 @@ class RequestTracker {
   void decode_begins(Tracked& tracked, const Node& decode);
   void deliver(Tracked& tracked, std::vector<TokenEvent> ready);
   static void add_figures(Tracked& tracked, const Node& node, const RequestFigures& figures);
+  // What the figures tell of the speed of nodes and links.
+  void learn(const Tracked& tracked, const Node& node, const RequestFigures& figures);
   void give_back_credit(Tracked& tracked);
   void give_back_sequence(Tracked& tracked);
+  // Its prompt has been computed, or will not be.
+  void settle_blocks(Tracked& tracked, bool was_computed);
 
   // request_ends.cpp
   // Back to its old place in the queue.
@@ -155,6 +167,7 @@ class RequestTracker {
   const Probe& probe_;
   const TrackerOptions options_;
   AdmissionQueue queue_;
+  Routing routing_;
   std::unordered_map<RequestId, std::unique_ptr<Tracked>> requests_;
   std::map<std::string, TimePoint> last_loss_;  // of a node, by model
   std::optional<ApiError> shut_down_;

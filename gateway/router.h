@@ -1,9 +1,9 @@
 // Chooses a prefill and a decode node for a request: a pure function of an immutable view.
 //
-// Decode is chosen by memory and batch (share of the batch taken, then free blocks), prefill by the
-// time its queue will take. A pair must agree on numerics and have layouts that can be converted
-// into each other. Short prompts, or all of them where no prefill node exists, are prefilled on a
-// decode node that allows it.
+// A pair must agree on numerics and have layouts that can be converted into each other; it needs a
+// credit, both nodes alive and not busy. Of the pairs that are left a policy takes one: by default
+// the one that costs the fewest seconds (routing/route_cost.h). Prompts up to a node's limit, or
+// all of them where no prefill node exists, may be prefilled on the decode node itself.
 //
 // What a request should avoid, it avoids while there is anything else, even if that is taken now; a
 // pair that is out of routing is never taken.
@@ -14,45 +14,22 @@
 #include <cstdint>
 #include <expected>
 #include <span>
-#include <vector>
+#include <string_view>
 
-#include "common/base/ids.h"
-#include "common/types/kv_layout.h"
+#include "gateway/routing/node_view.h"
 
 namespace baton::gateway {
 
-// One registration of a node; a number is never used again.
-using NodeHandle = StrongId<struct NodeHandleTag, std::uint64_t>;
+class LinkSpeeds;
 
-enum class NodeRole : std::uint8_t { Prefill, Decode };
-
-struct NodePair {
-  NodeHandle prefill{};
-  NodeHandle decode{};
-  bool operator==(const NodePair&) const = default;
+enum class RoutePolicy : std::uint8_t {
+  Cost,       // the fewest seconds
+  Prefix,     // a score of cached share, queue and memory, as other routers have it
+  LeastLoad,  // decode by batch and memory, prefill by its queue; caches count for nothing
+  Random,
 };
-
-struct NodeView {
-  NodeHandle handle{};
-  NodeRole role = NodeRole::Prefill;
-  std::uint64_t model_stamp = 0;  // of weights, tokenizer and numerics
-  KvLayout layout;
-  std::uint64_t numerics_hash = 0;
-  bool is_alive = true;  // heartbeats arrive in time
-  bool is_draining = false;
-  bool is_busy = false;  // refused lately, and nothing has changed there since
-  std::uint32_t block_tokens = 32;
-  // Prefill.
-  std::uint32_t credits_left = 0;
-  std::uint64_t queued_tokens = 0;  // the larger of what it reports and what we gave it
-  float prefill_tokens_per_s = 0;   // 0: not measured yet
-  // Decode.
-  std::uint32_t running = 0;  // the larger of what it reports and what we gave it
-  std::uint32_t max_batch = 0;
-  std::uint32_t blocks_free = 0;
-  std::uint32_t open_reserves = 0;
-  std::uint32_t local_prefill_max_tokens = 0;
-};
+// "cost", "prefix", "least_load"; anything else is random.
+RoutePolicy route_policy_named(std::string_view name);
 
 struct RouteNeed {
   std::uint32_t prompt_tokens = 0;
@@ -62,11 +39,21 @@ struct RouteNeed {
   std::span<const NodeHandle> avoid;      // nodes on which this request failed
   std::span<const NodePair> avoid_pairs;  // pairs between which it failed
   std::span<const NodePair> out;          // pairs that nobody may use
+
+  RoutePolicy policy = RoutePolicy::Cost;
+  // Leading tokens of the prompt that each node holds, in the order of the view; empty: none.
+  std::span<const std::uint32_t> held_tokens;
+  std::uint64_t affinity = 0;         // requests of one session have the same; 0: none
+  std::uint64_t draw = 0;             // random bits; 0: of equals the first
+  const LinkSpeeds* links = nullptr;  // null: nothing was measured
+  double itl_tokens = 32;             // tokens of an answer for which a slower step is counted
+  bool pulls = true;                  // prefill nodes take blocks that decode holds
 };
 
 struct Route {
   NodeHandle prefill{};  // zero: the decode node prefills itself
   NodeHandle decode{};
+  std::uint32_t held_tokens = 0;  // of the prompt, by whoever prefills
   bool is_local() const { return prefill == NodeHandle{}; }
 };
 

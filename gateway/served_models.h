@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "engine/chat_template/chat_template.h"
 #include "engine/tokenizer/tokenizer.h"
@@ -29,6 +30,7 @@ struct ServedModel {
   std::uint32_t context_length = 0;  // of the model
   std::uint32_t max_tokens = 0;      // prompt and answer that a decode node here can hold
   std::uint32_t vocab_size = 0;
+  std::vector<std::uint32_t> block_sizes;  // tokens a block; different ones of its nodes
   std::string fingerprint;
   bool is_usable = false;                           // a pair of nodes could serve it
   std::uint32_t nodes = 0;                          // 0: seen before, all gone now

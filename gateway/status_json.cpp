@@ -16,7 +16,7 @@ std::string_view state_of(const Node& node) {
   return node.health == PeerHealth::Alive ? "alive" : "suspect";
 }
 
-void append_node(std::string& out, const Node& node) {
+void append_node(std::string& out, const Node& node, const Routing& routing) {
   const wire::NodeLoad& load = node.load;
   out += "{\"name\":";
   append_json_string(out, node.name);
@@ -31,7 +31,8 @@ void append_node(std::string& out, const Node& node) {
   fmt::format_to(
       std::back_inserter(out),
       ",\"blocks_total\":{},\"blocks_free\":{},\"blocks_granted\":{},\"blocks_in_use\":{},"
-      "\"blocks_cached\":{},\"running\":{},\"max_batch\":{},\"queued_tokens\":{},"
+      "\"blocks_cached\":{},\"blocks_announced\":{},\"running\":{},\"max_batch\":{},\"queued_"
+      "tokens\":{},"
       "\"credit_limit\":{},\"credits_used\":{},\"sequences_given\":{},"
       "\"local_prefill_max_tokens\":{},\"prefill_tokens_per_s\":{:.1f},\"decode_step_ms\":{:.3f},"
       "\"engine_steps\":{},\"reactor_ticks\":{},\"rss_bytes\":{}}}",
@@ -40,6 +41,7 @@ void append_node(std::string& out, const Node& node) {
       load.blocks_granted(),
       load.blocks_in_use(),
       load.blocks_cached(),
+      routing.announced(node.handle),
       load.running(),
       load.max_batch(),
       load.queued_tokens(),
@@ -72,7 +74,7 @@ std::string status_json(const NodeName& gateway,
   bool first = true;
   for (const Node* node : membership.nodes()) {
     out += first ? "" : ",";
-    append_node(out, *node);
+    append_node(out, *node, tracker.routing());
     first = false;
   }
   out += "],\"models\":[";

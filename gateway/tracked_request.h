@@ -17,6 +17,8 @@
 #include "gateway/failover.h"
 #include "gateway/phase.h"
 #include "gateway/router.h"
+#include "gateway/routing/prompt_chain.h"
+#include "gateway/routing/sent_blocks.h"
 #include "gateway/token_order.h"
 
 namespace baton::gateway {
@@ -39,6 +41,8 @@ struct TrackedRequest {
   // carries what there was when it began.
   GenerateRequest request;
   std::shared_ptr<AnswerSink> sink;
+  PromptChains chains;         // of the prompt
+  std::uint64_t affinity = 0;  // RouteNeed::affinity
   Phase phase = Phase::Queued;
   AdmissionQueue::Ticket ticket;
   TimePoint received;
@@ -51,6 +55,8 @@ struct TrackedRequest {
   Route route;
   bool holds_credit = false;
   std::uint64_t tokens_booked = 0;  // with the credit
+  std::uint64_t alone_as = 0;       // the node's credits_taken then, if it had no other; or 0
+  SentBlocks::Ticket sent = 0;      // until the prompt is computed
   bool holds_sequence = false;      // counted in the decode node's sequences_given
   bool decode_has_begun = false;    // a token or end came from the decode node
   TokenOrder order;

@@ -36,7 +36,10 @@ SimGateway::SimGateway(World& world,
            [this](gateway::Node& node, const wire::TokenFrame& frame) {
              tracker_.on_tokens(node, frame);
            },
-           [this](gateway::Node& node, const Error& why) { tracker_.on_node_down(node, why); }}),
+           [this](gateway::Node& node, const Error& why) { tracker_.on_node_down(node, why); },
+           [this](gateway::Node& node, const wire::KvEvents& events) {
+             tracker_.on_kv_events(node, events);
+           }}),
       tracker_(control_, membership_, pairs_, log, probe_, plan.tracker) {
   const Status listening = membership_.listen(gateway_address(index));
   BATON_CHECK(listening.has_value(), "a simulated gateway cannot listen");

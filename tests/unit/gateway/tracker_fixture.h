@@ -80,7 +80,10 @@ class TrackerTest : public ::testing::Test {
             [](Node&) {},
             [this](Node& node) { tracker->on_node_changed(node); },
             [this](Node& node, const wire::TokenFrame& frame) { tracker->on_tokens(node, frame); },
-            [this](Node& node, const Error& why) { tracker->on_node_down(node, why); }});
+            [this](Node& node, const Error& why) { tracker->on_node_down(node, why); },
+            [this](Node& node, const wire::KvEvents& events) {
+              tracker->on_kv_events(node, events);
+            }});
     tracker = std::make_unique<RequestTracker>(executor, *membership, pairs, log, probe, options);
     ASSERT_TRUE(membership->listen(kAddress));
     cluster = std::make_unique<testing::ScriptedCluster>(executor, *node_network);

@@ -1,0 +1,88 @@
+#include "gateway/prompt_cost.h"
+
+#include <time.h>
+
+#include <utility>
+
+namespace baton::gateway {
+namespace {
+
+double thread_cpu_seconds() {
+  timespec time{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
+}
+
+class CountedTokenizer final : public engine::Tokenizer {
+ public:
+  CountedTokenizer(std::unique_ptr<const engine::Tokenizer> inner, Counter seconds)
+      : inner_(std::move(inner)), seconds_(seconds) {}
+
+  const engine::TokenizerSpec& spec() const override { return inner_->spec(); }
+  std::size_t vocab_size() const override { return inner_->vocab_size(); }
+  std::vector<TokenId> encode(std::string_view text,
+                              bool special_allowed,
+                              bool add_bos) const override {
+    const CpuTimer timer(seconds_);
+    return inner_->encode(text, special_allowed, add_bos);
+  }
+  std::vector<TokenId> encode(std::span<const engine::PromptPiece> pieces,
+                              bool add_bos) const override {
+    const CpuTimer timer(seconds_);
+    return inner_->encode(pieces, add_bos);
+  }
+  std::string_view token_bytes(TokenId id, bool with_special) const override {
+    return inner_->token_bytes(id, with_special);
+  }
+  std::size_t least_tokens(std::size_t bytes) const override { return inner_->least_tokens(bytes); }
+  std::span<const TokenId> stop_tokens() const override { return inner_->stop_tokens(); }
+
+ private:
+  const std::unique_ptr<const engine::Tokenizer> inner_;
+  const Counter seconds_;
+};
+
+class CountedTemplate final : public engine::ChatTemplate {
+ public:
+  CountedTemplate(std::unique_ptr<const engine::ChatTemplate> inner, Counter seconds)
+      : inner_(std::move(inner)), seconds_(seconds) {}
+
+  Result<std::vector<engine::PromptPiece>> render(
+      const engine::ChatTemplateInput& input) const override {
+    const CpuTimer timer(seconds_);
+    return inner_->render(input);
+  }
+
+ private:
+  const std::unique_ptr<const engine::ChatTemplate> inner_;
+  const Counter seconds_;
+};
+
+}  // namespace
+
+PromptCost::PromptCost(Metrics& metrics) {
+  const auto part = [&](const char* name) {
+    return metrics.counter(
+        "baton_prompt_cpu_seconds_total", "CPU time of prompts before the queue", {{"part", name}});
+  };
+  parse = part("parse");
+  render = part("template");
+  tokenize = part("tokenize");
+}
+
+CpuTimer::CpuTimer(const Counter& seconds) : seconds_(seconds), begin_(thread_cpu_seconds()) {}
+CpuTimer::~CpuTimer() {
+  seconds_.add(thread_cpu_seconds() - begin_);
+}
+
+std::unique_ptr<const engine::Tokenizer> counted(std::unique_ptr<const engine::Tokenizer> tokenizer,
+                                                 const PromptCost& cost) {
+  return std::make_unique<CountedTokenizer>(std::move(tokenizer), cost.tokenize);
+}
+
+std::unique_ptr<const engine::ChatTemplate> counted(
+    std::unique_ptr<const engine::ChatTemplate> chat_template, const PromptCost& cost) {
+  return std::make_unique<CountedTemplate>(std::move(chat_template), cost.render);
+}
+
+}  // namespace baton::gateway

@@ -1,0 +1,41 @@
+// CPU time that prompts cost on their way to the queue, by part, as metrics: reading the body, the
+// chat template, the tokenizer. Template and tokenizer are counted by wrappers, so that whoever
+// uses them needs to know nothing of it.
+//
+// Thread: any. Failure: as what is wrapped.
+#pragma once
+
+#include <memory>
+
+#include "common/obs/metrics.h"
+#include "engine/chat_template/chat_template.h"
+#include "engine/tokenizer/tokenizer.h"
+
+namespace baton::gateway {
+
+struct PromptCost {
+  PromptCost() = default;  // counts nothing: for tests
+  explicit PromptCost(Metrics& metrics);
+
+  Counter parse, render, tokenize;  // seconds of CPU
+};
+
+// Adds the calling thread's CPU time from here to the end of the scope.
+class CpuTimer {
+ public:
+  explicit CpuTimer(const Counter& seconds);
+  CpuTimer(const CpuTimer&) = delete;
+  CpuTimer& operator=(const CpuTimer&) = delete;
+  ~CpuTimer();
+
+ private:
+  const Counter& seconds_;
+  const double begin_;
+};
+
+std::unique_ptr<const engine::Tokenizer> counted(std::unique_ptr<const engine::Tokenizer> tokenizer,
+                                                 const PromptCost& cost);
+std::unique_ptr<const engine::ChatTemplate> counted(
+    std::unique_ptr<const engine::ChatTemplate> chat_template, const PromptCost& cost);
+
+}  // namespace baton::gateway

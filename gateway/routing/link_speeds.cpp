@@ -1,0 +1,36 @@
+#include "gateway/routing/link_speeds.h"
+
+#include <algorithm>
+
+namespace baton::gateway {
+namespace {
+
+// Shorter ones are mostly round trips.
+constexpr std::uint64_t kLeastBytes = 64U << 10U;
+constexpr double kWeight = 0.2;  // of the newest
+
+}  // namespace
+
+void LinkSpeeds::observe(const NodePair& pair, std::uint64_t bytes, double seconds) {
+  if (bytes < kLeastBytes) {
+    return;
+  }
+  const double measured = seconds / static_cast<double>(bytes);
+  const auto [at, is_new] = pairs_.emplace(pair, measured);
+  if (!is_new) {
+    at->second += kWeight * (measured - at->second);
+  }
+}
+
+void LinkSpeeds::forget(NodeHandle node) {
+  std::erase_if(pairs_, [node](const auto& entry) {
+    return entry.first.prefill == node || entry.first.decode == node;
+  });
+}
+
+double LinkSpeeds::seconds_per_byte(const NodePair& pair) const {
+  const auto found = pairs_.find(pair);
+  return found == pairs_.end() ? kUnmeasured : found->second;
+}
+
+}  // namespace baton::gateway

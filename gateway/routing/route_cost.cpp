@@ -1,0 +1,122 @@
+#include "gateway/routing/route_cost.h"
+
+#include <algorithm>
+
+#include "gateway/routing/link_speeds.h"
+
+namespace baton::gateway {
+namespace {
+
+constexpr double kUnmeasuredRate = 1000;  // tokens a second
+constexpr double kUnmeasuredStep = 0.02;  // seconds
+constexpr double kPullRoundTrip = 2e-3;   // seconds
+// Above this share of the memory a node soon has to take blocks from others.
+constexpr double kFullShare = 0.9;
+
+std::uint32_t blocks_for(const NodeView& node, std::uint32_t tokens) {
+  return tokens / std::max(1U, node.block_tokens) + 1;
+}
+
+}  // namespace
+
+bool has_room(const NodeView& decode, const RouteNeed& need) {
+  return decode.blocks_free >= blocks_for(decode, need.total_tokens);
+}
+
+RouteCost::RouteCost(std::span<const NodeView> nodes, const RouteNeed& need)
+    : nodes_(nodes), need_(need), terms_(nodes.size()) {
+  double sum = 0;
+  std::uint32_t measured = 0;
+  std::uint32_t prefills = 0;
+  std::uint32_t busy = 0;
+  for (const NodeView& node : nodes) {
+    if (node.role == NodeRole::Prefill) {
+      ++prefills;
+      busy += node.queued_tokens > 0 ? 1 : 0;
+    }
+    if (node.prefill_tokens_per_s > 0) {
+      sum += node.prefill_tokens_per_s;
+      ++measured;
+    }
+  }
+  usual_rate_ = measured > 0 ? sum / measured : kUnmeasuredRate;
+  busy_share_ = prefills > 0 ? static_cast<double>(busy) / prefills : 0;
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    terms_[i].compute = compute(nodes[i], held(i));
+    terms_[i].wait = nodes[i].role == NodeRole::Prefill ? queue_seconds(i) : effect(nodes[i]);
+  }
+}
+
+std::uint32_t RouteCost::held(std::size_t node) const {
+  const std::uint32_t known = need_.held_tokens.empty() ? 0 : need_.held_tokens[node];
+  return std::min(known, std::max(1U, need_.context_tokens) - 1);
+}
+
+double RouteCost::rate(const NodeView& node) const {
+  return node.prefill_tokens_per_s > 0 ? node.prefill_tokens_per_s : usual_rate_;
+}
+
+double RouteCost::queue_seconds(std::size_t prefill) const {
+  return static_cast<double>(nodes_[prefill].queued_tokens) / rate(nodes_[prefill]);
+}
+
+double RouteCost::compute(const NodeView& node, std::uint32_t held) const {
+  const double tokens = std::max(1U, need_.context_tokens) - held;
+  if (node.prefill_s_per_token <= 0) {
+    return tokens / rate(node);
+  }
+  // Each token meets all before it.
+  const double meetings = tokens * (held + tokens / 2);
+  return tokens * node.prefill_s_per_token + meetings * node.prefill_s_per_meeting;
+}
+
+double RouteCost::effect(const NodeView& decode) const {
+  double base = decode.step_base_s;
+  double each = decode.step_s_per_sequence;
+  const double batch = std::max(1U, decode.max_batch);
+  if (base <= 0 && each <= 0) {
+    base = decode.step_s > 0 ? decode.step_s : kUnmeasuredStep;
+    each = base / batch;  // a guess: a full batch takes twice the time
+  }
+  const double running = decode.running + decode.open_reserves;
+  const double own = base + each * (running + 1);
+  double steps = own + each * running;  // its own pace, and what it takes from the others
+  if (running >= batch) {
+    steps += own * (running - batch + 1);  // it waits for a place
+  }
+  if (decode.blocks_total > 0) {
+    const double free = static_cast<double>(decode.blocks_free) -
+                        static_cast<double>(blocks_for(decode, need_.total_tokens));
+    const double used = 1 - free / decode.blocks_total;
+    steps += own * std::max(0.0, used - kFullShare) / (1 - kFullShare);
+  }
+  return need_.itl_tokens * steps;
+}
+
+double RouteCost::remote(std::size_t prefill, std::size_t decode) const {
+  const NodeView& from = nodes_[prefill];
+  const NodeView& to = nodes_[decode];
+  const double per_byte = need_.links == nullptr
+                              ? LinkSpeeds::kUnmeasured
+                              : need_.links->seconds_per_byte({from.handle, to.handle});
+  const auto move = [&](std::uint32_t tokens) {
+    return static_cast<double>(tokens) / std::max(1U, to.block_tokens) *
+           static_cast<double>(to.layout.block_bytes_all_layers()) * per_byte;
+  };
+  double compute_s = terms_[prefill].compute;
+  const std::uint32_t theirs = held(decode);
+  if (const std::uint32_t own = held(prefill); need_.pulls && theirs > own) {
+    compute_s = std::min(compute_s, kPullRoundTrip + move(theirs - own) + compute(from, theirs));
+  }
+  return terms_[prefill].wait + compute_s * (1 + busy_share_) +
+         move(need_.context_tokens - theirs) + terms_[decode].wait;
+}
+
+double RouteCost::local(std::size_t decode) const {
+  const NodeView& node = nodes_[decode];
+  const double queue = static_cast<double>(node.queued_tokens) / rate(node);
+  // Those that run there wait for the prompt as well.
+  return queue + terms_[decode].compute * (1.0 + node.running) + terms_[decode].wait;
+}
+
+}  // namespace baton::gateway
