@@ -21,6 +21,7 @@
 #include "common/exec/executor.h"
 #include "common/types/kv_grant.h"
 #include "common/types/token_event.h"
+#include "engine/kv/file_tier.h"
 #include "engine/kv/kv_memory.h"
 #include "engine/step/planner.h"
 #include "engine/step/sequence.h"

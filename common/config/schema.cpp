@@ -100,6 +100,7 @@ void visit_kv(KvSection& s, ConfigVisitor& v) {
          "Keep the blocks of old prompts for prompts that begin alike.");
   v.text("file_tier",
          s.file_tier,
+         kAny,
          "Folder on a local disk for a file of old prompts' blocks, of each prefill node, that its "
          "arena has no room for. Nothing of it outlives the node. Empty: none.");
   v.number("file_tier_mb",

@@ -39,12 +39,14 @@ class NodesFileTier : public NodesFixture {
   // p0 has computed `request`, and other prompts have taken the places of its blocks since.
   void compute_and_push_out(const GenerateRequest& request) {
     ask(request);
-    for (std::uint64_t i = 0; i < 3; ++i) {
-      ask(make_request(9'000 + i, 100, 1, 9'000 + i));
+    for (int i = 0; i < 4; ++i) {
+      ++others_;
+      ask(make_request(90'000 + others_, 100, 1, 90'000 + others_));
     }
     EXPECT_EQ(cluster_.node("p0").kv().index().peek(request.prompt, 99), 0U);
   }
   engine::FileTier& tier() { return cluster_.node("p0").tier(); }
+  std::uint64_t others_ = 0;
   std::uint64_t computed() { return cluster_.node("p0").runner().num_tokens(); }
 };
 
