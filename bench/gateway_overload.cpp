@@ -17,8 +17,7 @@ constexpr NodePace kPace{.prefill_ms = 20, .token_gap_ms = 10, .max_batch = 64, 
 constexpr unsigned kTokens = 40;
 constexpr std::size_t kBody = 2 * 1024;
 constexpr double kExcess = 3;
-constexpr double kTargetSeconds = 1;   // time to first token
-constexpr double kQueueSeconds = 0.5;  // of work that may wait
+constexpr double kTargetSeconds = 1;  // time to first token
 constexpr double kMeasureSeconds = 5;
 constexpr double kRampSeconds = 2;
 constexpr double kPatience = 10;
@@ -75,8 +74,8 @@ Result<OverloadRow> measure_overload(const GatewayBenchOptions& options) {
     row.unloaded = spread_of(std::move(first));
   }
   RigOptions bounded = options.rig;
-  bounded.set.push_back(fmt::format("gateway.queue_limit={}",
-                                    static_cast<unsigned>(row.capacity * kQueueSeconds) + 1));
+  bounded.set.push_back(fmt::format("gateway.tiers.default.ttft_target_ms={}",
+                                    static_cast<unsigned>(kTargetSeconds * 1000)));
   BATON_ASSIGN(const auto rig, GatewayRig::start(bounded, kPace));
   LoadClient client(rig->api(), std::string(kAnswerMark));
   row.offered = row.capacity * kExcess;

@@ -141,7 +141,8 @@ int run(const DrainArguments& arguments) {
     if (!config) {
       return report("drain", config.error());
     }
-    url = "http://" + config->gateway.listen;
+    url =
+        (config->gateway.tls.certificate.empty() ? "http://" : "https://") + config->gateway.listen;
   }
   ApiClient client(url);
   const auto answer = client.post(

@@ -28,6 +28,7 @@ void add_status(CLI::App& app, Action& chosen);
 void add_pull(CLI::App& app, Action& chosen);
 void add_check(CLI::App& app, Action& chosen);
 void add_drain(CLI::App& app, Action& chosen);
+void add_key(CLI::App& app, Action& chosen);
 void add_bench(CLI::App& app, Action& chosen);
 void add_perplexity(CLI::App& app, Action& chosen);
 

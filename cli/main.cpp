@@ -27,6 +27,7 @@ int main(int argc, char** argv) {
   add_chat(app, chosen);
   add_status(app, chosen);
   add_drain(app, chosen);
+  add_key(app, chosen);
   add_pull(app, chosen);
   add_check(app, chosen);
   add_bench(app, chosen);

@@ -15,9 +15,24 @@ void append_nullable(std::string& out, std::string_view text) {
   }
 }
 
+constexpr std::size_t kLongestMessage = 1000;  // it may repeat what a client sent
+constexpr std::size_t kLongestQuote = 256;
+
+// At most that many bytes; no character is cut in two.
+std::string_view shortened(std::string_view text, std::size_t most) {
+  if (text.size() <= most) {
+    return text;
+  }
+  std::size_t size = most;
+  while (size > 0 && (static_cast<unsigned char>(text[size]) & 0xC0U) == 0x80U) {
+    --size;
+  }
+  return text.substr(0, size);
+}
+
 // A request line may hold any byte; a body must be UTF-8.
 std::string printable(std::string_view raw) {
-  std::string out(raw.substr(0, 256));
+  std::string out(shortened(raw, kLongestQuote));
   for (char& c : out) {
     c = c < 0x20 || c == 0x7f ? '?' : c;
   }
@@ -42,7 +57,7 @@ ApiError bad_request(std::string code, std::string param, std::string message) {
   error.type = "invalid_request_error";
   error.code = std::move(code);
   error.param = std::move(param);
-  error.message = std::move(message);
+  error.message = shortened(message, kLongestMessage);
   return error;
 }
 
@@ -51,7 +66,7 @@ ApiError model_not_found(std::string_view model) {
                                "model",
                                fmt::format("The model '{}' does not exist on this server. "
                                            "GET /v1/models lists those that do.",
-                                           model));
+                                           shortened(model, kLongestQuote)));
   error.status = 404;
   return error;
 }

@@ -21,6 +21,7 @@ struct ApiError {
   std::string param;  // empty: null in the body
   std::string message;
   std::uint32_t retry_after_s = 0;   // 0: no Retry-After header
+  std::uint32_t retry_after_ms = 0;  // the same in milliseconds, when it is known so well
   std::optional<bool> should_retry;  // x-should-retry header, for SDKs that would guess wrong
 };
 

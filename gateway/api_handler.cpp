@@ -127,19 +127,23 @@ void ApiHandler::handle(std::shared_ptr<HttpExchange> exchange) {
     const ApiError error = method_not_allowed(request.method, request.path, allowed);
     return exchange->respond(error.status, std::move(headers), error_body(error));
   }
+  const auto caller = authenticate(deps_.keys, request, access_of(request.path));
+  if (!caller) {
+    return reply_error(*exchange, caller.error(), new_request_id(*exchange));
+  }
   if (get_like) {
-    return get(exchange);
+    return get(exchange, *caller);
   }
   if (is_drain_path(request.path)) {
     return drain_node(exchange);
   }
   const bool is_chat = request.path == "/v1/chat/completions";
-  generate(std::move(exchange), is_chat ? Endpoint::Chat : Endpoint::Completions);
+  generate(std::move(exchange), is_chat ? Endpoint::Chat : Endpoint::Completions, *caller);
 }
 
 // ---- generation
 
-void ApiHandler::generate(Exchange exchange, Endpoint endpoint) {
+void ApiHandler::generate(Exchange exchange, Endpoint endpoint, Caller caller) {
   if (draining_.load()) {
     return reply_error(
         *exchange, unavailable("The server is shutting down."), new_request_id(*exchange));
@@ -151,17 +155,28 @@ void ApiHandler::generate(Exchange exchange, Endpoint endpoint) {
     error.status = 415;
     return reply_error(*exchange, error, new_request_id(*exchange));
   }
+  auto lease = caller.begin();
+  if (!lease) {
+    exchange->add_headers(caller.limit_headers());
+    return reply_error(*exchange, lease.error(), new_request_id(*exchange));
+  }
   std::string body = exchange->take_body();
   if (body.size() <= deps_.inline_bytes) {
-    return prepare(exchange, endpoint, body, false);
+    return prepare(exchange, endpoint, caller, *lease, body, false);
   }
-  deps_.pool.run([this, exchange, endpoint, body = std::move(body)] {
-    prepare(exchange, endpoint, body, true);
-  });
+  deps_.pool.run(
+      [this,
+       exchange,
+       endpoint,
+       caller = std::move(caller),
+       lease = std::move(*lease),
+       body = std::move(body)] { prepare(exchange, endpoint, caller, lease, body, true); });
 }
 
 void ApiHandler::prepare(const Exchange& exchange,
                          Endpoint endpoint,
+                         const Caller& caller,
+                         const std::shared_ptr<LimitLease>& lease,
                          const std::string& body,
                          bool on_pool) {
   // What touches the exchange must run on its own thread.
@@ -173,7 +188,8 @@ void ApiHandler::prepare(const Exchange& exchange,
     }
   };
   const auto refuse = [&](ApiError error) {
-    back([this, exchange, error = std::move(error)] {
+    back([this, exchange, headers = caller.limit_headers(), error = std::move(error)] {
+      exchange->add_headers(headers);
       reply_error(*exchange, error, new_request_id(*exchange));
     });
   };
@@ -183,6 +199,13 @@ void ApiHandler::prepare(const Exchange& exchange,
   }();
   if (!api) {
     return refuse(std::move(api).error());
+  }
+  if (!caller.may_use_model(api->model)) {
+    return refuse(model_not_found(api->model));
+  }
+  const auto tier = caller.tier(api->service_tier);
+  if (!tier) {
+    return refuse(tier.error());
   }
   const auto models = deps_.models.get();
   const auto found = models->find(api->model);
@@ -201,15 +224,23 @@ void ApiHandler::prepare(const Exchange& exchange,
   if (!request) {
     return refuse(std::move(request).error());
   }
+  if (lease != nullptr) {
+    const auto prompt = request->prompt.size();
+    if (const auto refusal = lease->reserve(prompt, prompt + request->max_tokens)) {
+      return refuse(to_api_error(*refusal));
+    }
+  }
   PromptChains chains = hash_prompt(request->prompt, model.block_sizes);
   back([this,
         exchange,
         models,
         &model,
+        tier = *tier,
+        lease,
         api = std::move(*api),
         chains = std::move(chains),
         request = std::move(*request)]() mutable {
-    submit(exchange, api, model, std::move(request), std::move(chains));
+    submit(exchange, api, model, std::move(request), std::move(chains), tier, std::move(lease));
   });
 }
 
@@ -217,8 +248,13 @@ void ApiHandler::submit(const Exchange& exchange,
                         const ApiRequest& api,
                         const ServedModel& model,
                         GenerateRequest request,
-                        PromptChains chains) {
+                        PromptChains chains,
+                        Tier tier,
+                        std::shared_ptr<LimitLease> lease) {
   const HttpRequest& http = exchange->request();
+  if (lease != nullptr) {
+    exchange->add_headers(lease->headers());
+  }
   AnswerSetup setup;
   setup.id = request.id;
   setup.request_id = request_id_for(http, request.id.value);
@@ -228,7 +264,8 @@ void ApiHandler::submit(const Exchange& exchange,
           "{}-{:016x}", api.endpoint == Endpoint::Chat ? "chatcmpl" : "cmpl", request.id.value),
       unix_seconds(),
       model.id,
-      model.fingerprint};
+      model.fingerprint,
+      api.names_tier ? std::string(to_string(tier)) : std::string()};
   setup.artifacts = model.artifacts;
   setup.prompt_tokens = static_cast<std::uint32_t>(request.prompt.size());
   setup.min_tokens = request.min_tokens;
@@ -245,24 +282,28 @@ void ApiHandler::submit(const Exchange& exchange,
   };
   auto answer = std::make_shared<Answer>(exchange, api, std::move(setup), deps_.delivery);
   answer->start();
-  deps_.control.post(
-      [this,
-       submission = Submission{
-           std::move(request), http.received, std::move(answer), std::move(chains)}]() mutable {
-        deps_.tracker.submit(std::move(submission));
-      });
+  std::shared_ptr<AnswerSink> sink = std::move(answer);
+  if (lease != nullptr) {
+    const auto prompt = request.prompt.size();
+    sink = std::make_shared<MeteredSink>(std::move(sink), std::move(lease), prompt);
+  }
+  Submission submission{std::move(request), http.received, std::move(sink), std::move(chains)};
+  submission.tier = tier;
+  deps_.control.post([this, submission = std::move(submission)]() mutable {
+    deps_.tracker.submit(std::move(submission));
+  });
 }
 
 // ---- the rest
 
-void ApiHandler::get(const Exchange& exchange) {
+void ApiHandler::get(const Exchange& exchange, const Caller& caller) {
   const std::string& path = exchange->request().path;
   const std::string id = new_request_id(*exchange);
   if (path == kModelsPath) {
-    return list_models(*exchange);
+    return list_models(*exchange, caller);
   }
   if (path.starts_with(kModelsPath)) {
-    return show_model(*exchange, path.substr(kModelsPath.size() + 1));
+    return show_model(*exchange, caller, path.substr(kModelsPath.size() + 1));
   }
   if (path == "/livez") {
     return reply_json(*exchange, 200, R"({"status":"alive"})", id);
@@ -282,12 +323,12 @@ void ApiHandler::get(const Exchange& exchange) {
               id);
 }
 
-void ApiHandler::list_models(HttpExchange& exchange) const {
+void ApiHandler::list_models(HttpExchange& exchange, const Caller& caller) const {
   const auto models = deps_.models.get();
   std::string body = "{\"object\":\"list\",\"data\":[";
   bool first = true;
   for (const auto& [id, model] : *models) {
-    if (model.nodes > 0) {
+    if (model.nodes > 0 && caller.may_use_model(id)) {
       body += first ? "" : ",";
       append_model(body, model);
       first = false;
@@ -297,10 +338,12 @@ void ApiHandler::list_models(HttpExchange& exchange) const {
   reply_json(exchange, 200, std::move(body), new_request_id(exchange));
 }
 
-void ApiHandler::show_model(HttpExchange& exchange, const std::string& id) const {
+void ApiHandler::show_model(HttpExchange& exchange,
+                            const Caller& caller,
+                            const std::string& id) const {
   const auto models = deps_.models.get();
   const auto found = models->find(id);
-  if (found == models->end() || found->second.nodes == 0) {
+  if (found == models->end() || found->second.nodes == 0 || !caller.may_use_model(id)) {
     return reply_error(exchange, model_not_found(id), new_request_id(exchange));
   }
   std::string body;

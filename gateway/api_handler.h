@@ -14,6 +14,7 @@
 
 #include "common/base/random.h"
 #include "common/exec/executor.h"
+#include "gateway/access.h"
 #include "gateway/delivery.h"
 #include "gateway/http_exchange.h"
 #include "gateway/openai_request.h"
@@ -30,6 +31,7 @@ struct ApiHandlerDeps {
   const ModelDirectory& models;
   Delivery& delivery;
   WorkPool& pool;
+  const KeyRing& keys;
   RandomSource random;                        // from any thread
   std::function<std::string()> metrics_text;  // any thread
   std::function<std::string()> status_json;   // on the control strand
@@ -52,17 +54,24 @@ class ApiHandler {
 
  private:
   using Exchange = std::shared_ptr<HttpExchange>;
-  void generate(Exchange exchange, Endpoint endpoint);
+  void generate(Exchange exchange, Endpoint endpoint, Caller caller);
   // Parses, templates and tokenizes; on an I/O or a pool thread.
-  void prepare(const Exchange& exchange, Endpoint endpoint, const std::string& body, bool on_pool);
+  void prepare(const Exchange& exchange,
+               Endpoint endpoint,
+               const Caller& caller,
+               const std::shared_ptr<LimitLease>& lease,
+               const std::string& body,
+               bool on_pool);
   void submit(const Exchange& exchange,
               const ApiRequest& api,
               const ServedModel& model,
               GenerateRequest request,
-              PromptChains chains);
-  void get(const Exchange& exchange);
-  void list_models(HttpExchange& exchange) const;
-  void show_model(HttpExchange& exchange, const std::string& id) const;
+              PromptChains chains,
+              Tier tier,
+              std::shared_ptr<LimitLease> lease);
+  void get(const Exchange& exchange, const Caller& caller);
+  void list_models(HttpExchange& exchange, const Caller& caller) const;
+  void show_model(HttpExchange& exchange, const Caller& caller, const std::string& id) const;
   void status(const Exchange& exchange) const;
   void drain_node(const Exchange& exchange) const;
   std::string new_request_id(const HttpExchange& exchange) const;

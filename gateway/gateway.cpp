@@ -13,6 +13,7 @@
 #include "gateway/api_handler.h"
 #include "gateway/artifact_fetcher.h"
 #include "gateway/delivery.h"
+#include "gateway/key_source.h"
 #include "gateway/membership.h"
 #include "gateway/model_publisher.h"
 #include "gateway/status_json.h"
@@ -25,6 +26,7 @@ TrackerOptions tracker_options(const ClusterConfig& config, const GatewayTuning&
   TrackerOptions options;
   options.queue_limit = config.gateway.queue_limit;
   options.queue_timeout = config.gateway.queue_timeout;
+  options.tiers = config.gateway.tiers;
   options.request_timeout = config.gateway.request_timeout;
   options.call_timeout = tuning.call_timeout;
   options.restart_wait = tuning.restart_wait;
@@ -42,7 +44,13 @@ HttpServerOptions http_options(const ClusterConfig& config, const GatewayTuning&
   options.max_header_bytes = std::size_t{config.gateway.max_header_kb} << 10;
   options.max_unsent_bytes = std::size_t{config.gateway.client_buffer_kb} << 10;
   options.send_buffer_bytes = tuning.send_buffer_bytes;
-  options.header_timeout = tuning.header_timeout;
+  options.max_connections = config.gateway.max_connections;
+  options.header_timeout = config.gateway.header_timeout;
+  options.body_timeout = config.gateway.body_timeout;
+  options.idle_timeout = config.gateway.idle_timeout;
+  options.cors_origins = config.gateway.cors_origins;
+  options.handshake_timeout = config.gateway.tls.handshake_timeout;
+  options.max_handshakes = config.gateway.tls.max_handshakes;
   options.tick = tuning.tick;
   return options;
 }
@@ -58,6 +66,8 @@ struct Gateway::Parts {
         pool(tuning.pool_threads),
         control("control"),
         network(control.executor(), log),
+        keys([this] { return control.executor().now(); }),
+        key_source(control.executor(), keys, log, config.gateway.keys, config.gateway.keys_file),
         delivery(control.executor()),
         membership(
             control.executor(),
@@ -85,6 +95,7 @@ struct Gateway::Parts {
                            models,
                            delivery,
                            pool,
+                           keys,
                            random,
                            [this] { return metrics.to_text(); },
                            [this] { return status(); },
@@ -121,6 +132,8 @@ struct Gateway::Parts {
   WorkPool pool;
   ControlThread control;
   TcpNetwork network;
+  KeyRing keys;
+  KeySource key_source;  // on the control strand
   ModelDirectory models;
   Delivery delivery;
   Membership membership;
@@ -129,6 +142,7 @@ struct Gateway::Parts {
   ArtifactFetcher fetcher;
   ModelPublisher publisher;
   ApiHandler api;
+  std::shared_ptr<TlsCertificates> certificates;  // null: plain HTTP
   std::unique_ptr<HttpServer> http;
   bool stopped = false;
 };
@@ -143,22 +157,33 @@ Result<std::unique_ptr<Gateway>> Gateway::start(const ClusterConfig& config,
                                                 GatewayTuning tuning) {
   std::unique_ptr<Gateway> gateway(new Gateway(std::make_unique<Parts>(config, log, tuning)));
   Parts& parts = *gateway->parts_;
+  Status keys;
   Status listening;
   parts.control.run_and_wait([&] {
     prefer_short_turns();
+    keys = parts.key_source.start();
     listening = parts.membership.listen(config.gateway.control_listen);
   });
+  BATON_TRY(keys);
   if (!listening) {
     return fail(listening.error().code,
                 fmt::format("gateway.control_listen: {}", listening.error().message));
   }
-  BATON_ASSIGN(parts.http,
-               HttpServer::start(http_options(config, tuning),
-                                 [&parts](std::shared_ptr<HttpExchange> exchange) {
-                                   parts.api.handle(std::move(exchange));
-                                 }));
-  log.info(
-      "serving http://{}/v1, nodes dial {}", gateway->http_address(), gateway->control_address());
+  const TlsSection& tls = config.gateway.tls;
+  if (!tls.certificate.empty()) {
+    BATON_ASSIGN(parts.certificates, TlsCertificates::load(tls.certificate, tls.key));
+  }
+  HttpServerOptions options = http_options(config, tuning);
+  options.certificates = parts.certificates;
+  BATON_ASSIGN(
+      parts.http,
+      HttpServer::start(std::move(options), [&parts](std::shared_ptr<HttpExchange> exchange) {
+        parts.api.handle(std::move(exchange));
+      }));
+  log.info("serving {}://{}/v1, nodes dial {}",
+           parts.certificates ? "https" : "http",
+           gateway->http_address(),
+           gateway->control_address());
   return gateway;
 }
 
@@ -176,6 +201,18 @@ void Gateway::drain(std::chrono::milliseconds limit) {
   parts_->api.drain();
   if (parts_->http) {
     parts_->http->drain(limit);
+  }
+}
+
+void Gateway::reload() {
+  parts_->control.run_and_wait([this] { parts_->key_source.reload(); });
+  if (!parts_->certificates) {
+    return;
+  }
+  if (const Status read = parts_->certificates->reload(); !read) {
+    parts_->log.error("the certificate stays as it was: {}", read.error().message);
+  } else {
+    parts_->log.info("read the certificate again");
   }
 }
 

@@ -20,7 +20,6 @@ namespace baton::gateway {
 struct GatewayTuning {
   std::uint32_t pool_threads = 2;
   int send_buffer_bytes = 0;
-  std::chrono::milliseconds header_timeout{10'000};
   std::chrono::milliseconds tick{500};
   std::chrono::milliseconds call_timeout{5'000};
   std::chrono::milliseconds restart_wait{15'000};
@@ -40,6 +39,8 @@ class Gateway {
   const HttpServerStats& http_stats() const;
   // Readiness off, no new work; returns when all replies are finished or `limit` has passed.
   void drain(std::chrono::milliseconds limit);
+  // Reads keys and certificate again; what is wrong is logged and changes nothing.
+  void reload();
   // Ends what is left. Idempotent.
   void stop();
 

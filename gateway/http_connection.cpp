@@ -79,7 +79,7 @@ HttpRequest take_request(http::request<http::string_body>&& message) {
 }  // namespace
 
 HttpConnection::HttpConnection(HttpThread& thread, asio::ip::tcp::socket socket)
-    : thread_(thread), socket_(std::move(socket)) {
+    : thread_(thread), socket_(std::move(socket), thread.options.certificates.get()) {
   thread_.stats.open.fetch_add(1, std::memory_order_relaxed);
 }
 
@@ -88,14 +88,37 @@ HttpConnection::~HttpConnection() {
 }
 
 void HttpConnection::start() {
-  boost::system::error_code ignored;
-  socket_.set_option(asio::ip::tcp::no_delay(true), ignored);
+  socket_.set_option(asio::ip::tcp::no_delay(true));
   if (thread_.options.send_buffer_bytes > 0) {
-    socket_.set_option(asio::socket_base::send_buffer_size(thread_.options.send_buffer_bytes),
-                       ignored);
+    socket_.set_option(asio::socket_base::send_buffer_size(thread_.options.send_buffer_bytes));
+  }
+  if (socket_.is_tls()) {
+    return shake_hands();
   }
   deadline_ = std::chrono::steady_clock::now() + thread_.options.idle_timeout;
   read();
+}
+
+void HttpConnection::shake_hands() {
+  state_ = State::Handshake;
+  if (thread_.stats.handshaking.fetch_add(1) >= thread_.options.max_handshakes) {
+    thread_.stats.turned_away.fetch_add(1, std::memory_order_relaxed);
+    return close();
+  }
+  deadline_ = std::chrono::steady_clock::now() + thread_.options.handshake_timeout;
+  socket_.async_handshake([self = shared_from_this()](boost::system::error_code error) {
+    if (self->closed_) {
+      return;
+    }
+    if (error) {
+      self->thread_.stats.malformed.fetch_add(1, std::memory_order_relaxed);
+      return self->close();
+    }
+    self->thread_.stats.handshaking.fetch_sub(1);
+    self->state_ = State::Idle;
+    self->deadline_ = std::chrono::steady_clock::now() + self->thread_.options.idle_timeout;
+    self->read();
+  });
 }
 
 void HttpConnection::read() {
@@ -106,17 +129,17 @@ void HttpConnection::read() {
   }
   reading_ = true;
   // Waiting for bytes first keeps an idle or streaming connection without a read buffer.
-  if (input_.size() == 0) {
-    if (input_.capacity() > kKeepBufferBytes || replying || state_ == State::Idle) {
+  if (input_.size() == 0 || socket_.is_tls()) {
+    const bool spare = input_.size() == 0;
+    if (spare && (input_.capacity() > kKeepBufferBytes || replying || state_ == State::Idle)) {
       input_ = boost::beast::flat_buffer();
     }
-    return socket_.async_wait(
-        asio::socket_base::wait_read, [self = shared_from_this()](boost::system::error_code error) {
+    return socket_.async_wait_readable(
+        [self = shared_from_this()](boost::system::error_code error) {
           if (error || self->closed_) {
             return self->on_read(error ? error : asio::error::operation_aborted, 0);
           }
           boost::system::error_code read_error;
-          self->socket_.non_blocking(true, read_error);
           const std::size_t room = self->state_ == State::Body ? kBodyReadBytes : kReadBytes;
           const std::size_t bytes = self->socket_.read_some(self->input_.prepare(room), read_error);
           if (read_error == asio::error::would_block) {
@@ -239,9 +262,15 @@ void HttpConnection::refuse(const ApiError& error) {
   const std::string body = error_body(error);
   const HttpHeaders headers{{"content-type", "application/json"},
                             {"content-length", std::to_string(body.size())}};
+  std::string origin;
+  if (parser_) {
+    const auto field = parser_->get()[http::field::origin];
+    origin.assign(field.data(), field.size());
+  }
   parser_.reset();
   state_ = State::Reply;
-  send(http_head(error.status, headers, false, true) + "\r\n" + body);
+  send(http_head(error.status, headers, thread_.cors.lines_for(origin), false, true) + "\r\n" +
+       body);
   reply_finished(false);
 }
 
@@ -339,8 +368,7 @@ void HttpConnection::all_sent() {
   }
   state_ = State::Linger;
   deadline_ = std::chrono::steady_clock::now() + thread_.options.linger_timeout;
-  boost::system::error_code error;
-  socket_.shutdown(asio::ip::tcp::socket::shutdown_send, error);
+  socket_.shutdown_send();
   input_.consume(input_.size());
   read();
 }
@@ -361,8 +389,10 @@ void HttpConnection::close() {
     return;
   }
   closed_ = true;
-  boost::system::error_code ignored;
-  socket_.close(ignored);
+  if (state_ == State::Handshake) {
+    thread_.stats.handshaking.fetch_sub(1);
+  }
+  socket_.close();
   unsent_ = {};
   if (const auto reply = std::exchange(reply_, nullptr)) {
     reply->gone();
@@ -382,7 +412,10 @@ bool HttpConnection::tick(TimePoint now) {
       reply->tick(now);
     }
   } else if (now > deadline_) {
-    if (state_ == State::Head || state_ == State::Body) {
+    if (state_ == State::Handshake) {
+      thread_.stats.timed_out.fetch_add(1, std::memory_order_relaxed);
+      close();
+    } else if (state_ == State::Head || state_ == State::Body) {
       thread_.stats.timed_out.fetch_add(1, std::memory_order_relaxed);
       ApiError api = bad_request("request_timeout", "", "The request did not arrive in time.");
       api.status = 408;
@@ -406,7 +439,7 @@ void HttpConnection::close_when_written() {
 }
 
 void HttpConnection::drain() {
-  if (state_ == State::Idle) {
+  if (state_ == State::Idle || state_ == State::Handshake) {
     close();
   }
 }

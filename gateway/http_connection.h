@@ -17,7 +17,9 @@
 #include <string>
 
 #include "gateway/api_error.h"
+#include "gateway/cors.h"
 #include "gateway/http_server.h"
+#include "gateway/http_socket.h"
 
 namespace baton::gateway {
 
@@ -27,6 +29,7 @@ struct HttpThread {
   const HttpServerOptions& options;
   const HttpHandler& handler;
   HttpServerStats& stats;
+  const Cors& cors;
   std::function<void()> on_closed;  // a connection is gone
   std::uint32_t number = 0;
   bool draining = false;
@@ -54,8 +57,9 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
  private:
   friend class HttpReply;
   using Parser = boost::beast::http::request_parser<boost::beast::http::string_body>;
-  enum class State : std::uint8_t { Idle, Head, Body, Reply, Linger };
+  enum class State : std::uint8_t { Handshake, Idle, Head, Body, Reply, Linger };
 
+  void shake_hands();
   void read();
   void on_read(boost::system::error_code error, std::size_t bytes);
   // Feeds the buffer to the parser until a request is whole or more bytes are needed.
@@ -72,7 +76,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   void lost();
 
   HttpThread& thread_;
-  boost::asio::ip::tcp::socket socket_;
+  HttpSocket socket_;
   State state_ = State::Idle;
   bool closed_ = false;
   bool reading_ = false;

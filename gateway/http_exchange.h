@@ -41,6 +41,8 @@ class HttpExchange {
   virtual ~HttpExchange() = default;
 
   virtual const HttpRequest& request() const = 0;
+  // For whatever reply comes, errors included. REQUIRES: nothing sent yet.
+  virtual void add_headers(const HttpHeaders& headers) = 0;
   // Gives the body away; it is large and read once.
   virtual std::string take_body() = 0;
 

@@ -18,17 +18,27 @@ std::string_view HttpRequest::header(std::string_view name) const {
   return {};
 }
 
-std::string http_head(int status, const HttpHeaders& headers, bool keep_alive, bool http11) {
+namespace {
+
+void append_header(std::string& out, std::string_view name, std::string_view value) {
+  out += name;
+  out += ": ";
+  out += value;
+  out += "\r\n";
+}
+
+}  // namespace
+
+std::string http_head(
+    int status, const HttpHeaders& headers, std::string_view lines, bool keep_alive, bool http11) {
   const auto reason = boost::beast::http::obsolete_reason(
       static_cast<boost::beast::http::status>(static_cast<unsigned>(status)));
   std::string head =
       fmt::format("HTTP/1.1 {} {}\r\n", status, std::string_view(reason.data(), reason.size()));
   for (const auto& [name, value] : headers) {
-    head += name;
-    head += ": ";
-    head += value;
-    head += "\r\n";
+    append_header(head, name, value);
   }
+  head += lines;
   if (!keep_alive) {
     head += "connection: close\r\n";
   } else if (!http11) {
@@ -48,6 +58,21 @@ HttpReply::HttpReply(std::shared_ptr<HttpConnection> connection,
       keep_alive_(keep_alive),
       chunked_(chunked) {}
 
+void HttpReply::add_headers(const HttpHeaders& headers) {
+  BATON_CHECK(!started_, "headers for a reply whose head is sent");
+  for (const auto& [name, value] : headers) {
+    append_header(added_, name, value);
+  }
+}
+
+std::string HttpReply::head(int status, const HttpHeaders& headers, bool keep_alive) const {
+  const std::string_view cors = connection_->thread_.cors.lines_for(request_.header("origin"));
+  if (added_.empty()) {
+    return http_head(status, headers, cors, keep_alive, chunked_);
+  }
+  return http_head(status, headers, added_ + std::string(cors), keep_alive, chunked_);
+}
+
 void HttpReply::respond(int status, HttpHeaders headers, std::string body) {
   BATON_CHECK(!started_, "a second reply to one request");
   started_ = true;
@@ -56,7 +81,7 @@ void HttpReply::respond(int status, HttpHeaders headers, std::string body) {
   }
   const bool keep = keep_alive_ && !connection_->thread_.draining;
   const bool bodiless = status == 204 || status == 304;
-  std::string text = http_head(status, headers, keep, chunked_);
+  std::string text = head(status, headers, keep);
   if (!bodiless) {
     text += fmt::format("content-length: {}\r\n", body.size());
   }
@@ -76,7 +101,7 @@ void HttpReply::start_stream(int status, HttpHeaders headers) {
     return;
   }
   keep_alive_ = keep_alive_ && chunked_;
-  std::string text = http_head(status, headers, keep_alive_, chunked_);
+  std::string text = head(status, headers, keep_alive_);
   text += chunked_ ? "transfer-encoding: chunked\r\n\r\n" : "\r\n";
   const auto connection = connection_;
   connection->send(text);

@@ -24,6 +24,7 @@ class HttpReply final : public HttpExchange {
   std::string take_body() override { return std::move(request_.body); }
   void respond(int status, HttpHeaders headers, std::string body) override;
   void start_stream(int status, HttpHeaders headers) override;
+  void add_headers(const HttpHeaders& headers) override;
   void write(std::string_view bytes) override;
   void finish() override;
   bool is_started() const override { return started_; }
@@ -39,6 +40,8 @@ class HttpReply final : public HttpExchange {
 
  private:
   void end(bool keep_alive);
+  // Status line and all headers but those of the body's length.
+  std::string head(int status, const HttpHeaders& headers, bool keep_alive) const;
 
   std::shared_ptr<HttpConnection>
       connection_;  // null once the reply is finished or the client gone
@@ -48,11 +51,14 @@ class HttpReply final : public HttpExchange {
   bool keep_alive_;
   const bool chunked_;
   bool started_ = false;
+  std::string added_;  // header lines for the reply to come
   std::function<void()> on_gone_;
   std::function<void(TimePoint)> on_tick_;
 };
 
-// "HTTP/1.1 200 OK\r\n…": status line and headers up to, not including, the empty line.
-std::string http_head(int status, const HttpHeaders& headers, bool keep_alive, bool http11);
+// "HTTP/1.1 200 OK\r\n…": status line and headers up to, not including, the empty line. `lines`:
+// further headers, whole lines.
+std::string http_head(
+    int status, const HttpHeaders& headers, std::string_view lines, bool keep_alive, bool http11);
 
 }  // namespace baton::gateway

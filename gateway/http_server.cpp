@@ -7,6 +7,7 @@
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <condition_variable>
+#include <csignal>
 #include <future>
 #include <mutex>
 #include <optional>
@@ -27,6 +28,14 @@ using asio::ip::tcp;
 constexpr std::chrono::milliseconds kAcceptPause{100};   // after running out of descriptors
 constexpr std::chrono::milliseconds kLastWrites{1'000};  // for replies finished before a stop
 
+// OpenSSL writes to sockets without MSG_NOSIGNAL; a client that has left is an error code here.
+void block_broken_pipe() {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGPIPE);
+  pthread_sigmask(SIG_BLOCK, &set, nullptr);
+}
+
 }  // namespace
 
 struct HttpServer::Impl {
@@ -37,6 +46,7 @@ struct HttpServer::Impl {
                  server.options,
                  server.handler,
                  server.stats,
+                 *server.cors,
                  [&server] { server.on_closed(); },
                  number},
           timer(context) {}
@@ -79,6 +89,7 @@ struct HttpServer::Impl {
   };
 
   Status open() {
+    cors.emplace(options.cors_origins);
     const auto address = HostPort::parse(options.listen);
     if (!address) {
       return std::unexpected(address.error());
@@ -161,6 +172,7 @@ struct HttpServer::Impl {
       worker->runner = std::jthread([raw = worker.get()] {
         set_thread_name(fmt::format("http-{}", raw->thread.number));
         prefer_short_turns();
+        block_broken_pipe();
         raw->context.run();
       });
     }
@@ -206,7 +218,8 @@ struct HttpServer::Impl {
   HttpServerOptions options;
   HttpHandler handler;
   HttpServerStats stats;
-  std::mutex mutex;  // with `changed`, for `drain`
+  std::optional<Cors> cors;  // set before the workers
+  std::mutex mutex;          // with `changed`, for `drain`
   std::condition_variable changed;
   std::vector<std::unique_ptr<Worker>> workers;
   std::optional<tcp::acceptor> acceptor;           // thread 0

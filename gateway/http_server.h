@@ -11,9 +11,11 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "common/base/error.h"
 #include "gateway/http_exchange.h"
+#include "gateway/tls.h"
 
 namespace baton::gateway {
 
@@ -25,6 +27,10 @@ struct HttpServerOptions {
   std::size_t max_unsent_bytes = std::size_t{1} << 20;      // of a slow reader, before it is cut
   std::size_t max_pipelined_bytes = std::size_t{64} << 10;  // read ahead while a reply is in work
   std::uint32_t max_connections = 20'000;
+  std::vector<std::string> cors_origins{"*"};
+  std::shared_ptr<TlsCertificates> certificates;  // null: plain HTTP
+  std::chrono::milliseconds handshake_timeout{10'000};
+  std::uint32_t max_handshakes = 256;                // in work at once, over all threads
   int send_buffer_bytes = 0;                         // of a socket; 0: the system's
   std::chrono::milliseconds header_timeout{10'000};  // first byte to whole head
   std::chrono::milliseconds body_timeout{30'000};    // grace; each 16 KiB gives a second more
@@ -36,9 +42,10 @@ struct HttpServerOptions {
 
 struct HttpServerStats {
   std::atomic<std::uint64_t> accepted{0};
-  std::atomic<std::uint64_t> turned_away{0};  // above max_connections
+  std::atomic<std::uint64_t> turned_away{0};  // above max_connections or max_handshakes
   std::atomic<std::uint64_t> open{0};
-  std::atomic<std::uint64_t> malformed{0};
+  std::atomic<std::uint64_t> handshaking{0};  // TLS handshakes in work
+  std::atomic<std::uint64_t> malformed{0};    // TLS handshakes that failed included
   std::atomic<std::uint64_t> too_large{0};
   std::atomic<std::uint64_t> timed_out{0};
   std::atomic<std::uint64_t> slow_cut{0};  // readers that were cut

@@ -1,4 +1,5 @@
-// baton-gateway: reads cluster.yaml, serves until SIGTERM or SIGINT, then drains.
+// baton-gateway: reads cluster.yaml, serves until SIGTERM or SIGINT, then drains. SIGHUP reads the
+// files again that the configuration names.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -13,7 +14,6 @@
 
 namespace {
 
-constexpr std::chrono::milliseconds kDrainLimit{30'000};
 constexpr int kUsage = 2;  // exit status of a wrong command line or configuration
 
 int fail(const baton::Error& error) {
@@ -21,19 +21,21 @@ int fail(const baton::Error& error) {
   return error.code == baton::ErrorCode::InvalidConfig ? kUsage : 1;
 }
 
-// Blocks the ending signals in every thread made from here on; `wait` takes them one by one.
-class EndingSignals {
+// Blocks our signals in every thread made from here on; `wait` takes them one by one.
+class Signals {
  public:
-  EndingSignals() {
+  Signals() {
     sigemptyset(&set_);
+    sigaddset(&set_, SIGHUP);
     sigaddset(&set_, SIGINT);
     sigaddset(&set_, SIGTERM);
     pthread_sigmask(SIG_BLOCK, &set_, nullptr);
     std::signal(SIGPIPE, SIG_IGN);
   }
-  void wait() const {
+  int wait() const {
     int number = 0;
     sigwait(&set_, &number);
+    return number;
   }
   // The next one ends the process at once.
   void release() const { pthread_sigmask(SIG_UNBLOCK, &set_, nullptr); }
@@ -66,15 +68,17 @@ int main(int argc, char** argv) {
     return fail(log.error());
   }
   baton::raise_file_limit();  // a file for each client
-  const EndingSignals signals;
+  const Signals signals;
   auto gateway = baton::gateway::Gateway::start(*config, *log);
   if (!gateway) {
     return fail(gateway.error());
   }
-  signals.wait();
+  while (signals.wait() == SIGHUP) {
+    (*gateway)->reload();
+  }
   log->info("draining");
   signals.release();
-  (*gateway)->drain(kDrainLimit);
+  (*gateway)->drain(config->gateway.drain_timeout);
   (*gateway)->stop();
   log->info("stopped");
   return 0;

@@ -309,6 +309,25 @@ void read_limits(JsonFields& fields, ApiRequest& request) {
   }
 }
 
+void read_tier(JsonFields& fields, ApiRequest& request) {
+  std::string name;
+  fields.read("service_tier", name);
+  if (name.empty()) {
+    return;
+  }
+  request.names_tier = true;
+  if (name == "auto") {
+    return;
+  }
+  for (std::size_t i = 0; i < kNumTiers; ++i) {
+    if (name == kTierNames[i] || (name == "scale" && kTierNames[i] == "default")) {
+      request.service_tier = static_cast<Tier>(i);
+      return;
+    }
+  }
+  fields.fail(out_of_range("service_tier", "must be one of auto, default, priority, flex"));
+}
+
 void read_stream(JsonFields& fields, ApiRequest& request) {
   fields.read("stream", request.stream);
   const auto options = fields.get("stream_options");
@@ -446,6 +465,7 @@ ApiResult<ApiRequest> parse_api_request(Endpoint endpoint, std::string_view body
   read_logprobs(fields, request);
   read_stop(fields, request);
   read_stream(fields, request);
+  read_tier(fields, request);
   fields.read("return_token_ids", request.return_token_ids);
   refuse_unsupported(fields);
   if (fields.error()) {

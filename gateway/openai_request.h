@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "common/base/ids.h"
+#include "common/config/gateway_section.h"
 #include "common/types/request.h"
 #include "engine/chat_template/chat_template.h"
 #include "gateway/api_error.h"
@@ -46,6 +47,8 @@ struct ApiRequest {
   bool include_usage = false;
   bool continuous_usage = false;  // usage in every chunk (stream_options.continuous_usage_stats)
   bool return_token_ids = false;
+  std::optional<Tier> service_tier;  // absent: auto, or not asked for
+  bool names_tier = false;           // it was asked for: the reply says which it was
   std::uint32_t ignored_fields = 0;  // names nobody here knows
 };
 

@@ -42,6 +42,13 @@ Probe::Probe(Metrics& metrics) {
   failed = requests("failed");
   cancelled = requests("cancelled");
   refused = requests("refused");
+  refused_early = metrics.counter("baton_requests_refused_early_total",
+                                  "Requests refused since their first token would come too late");
+  for (std::size_t i = 0; i < kNumTiers; ++i) {
+    waiting[i] = metrics.gauge("baton_num_requests_waiting_by_tier",
+                               "Requests in the queue, by tier",
+                               {{"tier", std::string(kTierNames[i])}});
+  }
   disconnects = metrics.counter("baton_client_disconnects_total",
                                 "Requests whose client left before the end");
   failed_attempts =

@@ -7,6 +7,7 @@
 #include <array>
 #include <string>
 
+#include "common/config/gateway_section.h"
 #include "common/obs/metrics.h"
 #include "gateway/failover.h"
 #include "gateway/phase.h"
@@ -22,7 +23,8 @@ struct Probe {
   void failover(FailoverReason reason) const { failovers[static_cast<std::size_t>(reason)].add(); }
 
   Counter finished, failed, cancelled;
-  Counter refused;  // at the door: queue full, shutting down
+  Counter refused;        // at the door: queue full, too late for its deadline, shutting down
+  Counter refused_early;  // of those: too late
   Counter disconnects;
   Counter failed_attempts, reserve_busy;
   std::array<Counter, kNumFailoverReasons> failovers;  // by reason
@@ -31,6 +33,7 @@ struct Probe {
   Counter prompt_tokens, generated_tokens;
   Histogram ttft, itl, e2e, queue_time;
   Gauge queue_depth, in_work;
+  std::array<Gauge, kNumTiers> waiting;  // by tier
 };
 
 }  // namespace baton::gateway

@@ -16,10 +16,7 @@ std::string request_id_for(const HttpRequest& request, std::uint64_t id) {
 }
 
 HttpHeaders api_headers(const std::string& content_type, const std::string& request_id) {
-  return {{"content-type", content_type},
-          {"x-request-id", request_id},
-          {"access-control-allow-origin", "*"},
-          {"access-control-expose-headers", "x-request-id, retry-after"}};
+  return {{"content-type", content_type}, {"x-request-id", request_id}};
 }
 
 void reply_text(HttpExchange& exchange,
@@ -41,6 +38,9 @@ void reply_error(HttpExchange& exchange, const ApiError& error, const std::strin
   HttpHeaders headers = api_headers("application/json", request_id);
   if (error.retry_after_s > 0) {
     headers.emplace_back("retry-after", std::to_string(error.retry_after_s));
+    headers.emplace_back("retry-after-ms",
+                         std::to_string(error.retry_after_ms > 0 ? error.retry_after_ms
+                                                                 : error.retry_after_s * 1000ULL));
   }
   if (error.should_retry) {
     headers.emplace_back("x-should-retry", *error.should_retry ? "true" : "false");
@@ -52,7 +52,6 @@ void reply_preflight(HttpExchange& exchange, const std::string& allow) {
   const std::string_view asked = exchange.request().header("access-control-request-headers");
   exchange.respond(204,
                    {{"allow", allow},
-                    {"access-control-allow-origin", "*"},
                     {"access-control-allow-methods", allow},
                     {"access-control-allow-headers", asked.empty() ? "*" : std::string(asked)},
                     {"access-control-max-age", "86400"}},

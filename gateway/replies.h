@@ -13,7 +13,6 @@ namespace baton::gateway {
 // The client's x-request-id when it is short and harmless, else a new one from `id`.
 std::string request_id_for(const HttpRequest& request, std::uint64_t id);
 
-// CORS on every reply, errors too, so that a browser can read them.
 HttpHeaders api_headers(const std::string& content_type, const std::string& request_id);
 
 void reply_json(HttpExchange& exchange,

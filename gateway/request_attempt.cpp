@@ -18,7 +18,9 @@ std::chrono::microseconds elapsed(TimePoint from, TimePoint to) {
 }  // namespace
 
 void RequestTracker::reserve(Tracked& tracked, const Route& route) {
-  queue_.leave(tracked.request.model, tracked.ticket);
+  queue_.take(tracked.request.model, tracked.ticket, executor_.now());
+  predictions_[tracked.request.model].on_begun(
+      executor_.now(), tracked.ticket.tokens, queue_.size() > 0);
   set_phase(tracked, Phase::Reserving);
   tracked.route = route;
   tracked.decode_has_begun = false;
@@ -269,6 +271,12 @@ void RequestTracker::deliver(Tracked& tracked, std::vector<TokenEvent> ready) {
       const double seconds = std::chrono::duration<double>(now - tracked.last_token).count();
       if (event.index == 0) {
         probe_.ttft.observe(seconds);
+        if (tracked.predicted && tracked.figures.failovers == 0) {
+          predictions_[tracked.request.model].on_first_token(
+              *tracked.predicted,
+              now - tracked.received,
+              queue_.policy(tracked.ticket.tier).ttft_target);
+        }
       } else {
         probe_.itl.observe(seconds);
       }

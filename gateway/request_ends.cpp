@@ -177,7 +177,7 @@ void RequestTracker::attempt_failed(Tracked& tracked, Failure failure) {
     tracked.rest = executor_.call_after(pause, [this] { wake(); });
   }
   // A new wait at the old place: what it has waited before is not held against it.
-  tracked.ticket.expires = now + options_.queue_timeout;
+  tracked.ticket.expires = now + queue_.policy(tracked.ticket.tier).timeout;
   tracked.blame.reset();
   if (failure.reason == FailoverReason::Peer) {
     tracked.blame = Blame{failure.culprit, failure.at_work};
@@ -195,7 +195,7 @@ void RequestTracker::wait_again(Tracked& tracked, const std::string& reason) {
   settle_blocks(tracked, false);
   set_phase(tracked, Phase::Queued);
   tracked.request.attempt = Attempt{tracked.request.attempt.value + 1};
-  queue_.reenter(tracked.request.model, tracked.request.id, tracked.ticket);
+  queue_.reenter(tracked.request.model, tracked.request.id, tracked.ticket, executor_.now());
   wake();
 }
 

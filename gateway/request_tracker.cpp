@@ -13,6 +13,10 @@
 namespace baton::gateway {
 namespace {
 
+constexpr std::uint32_t kLikelyAnswer = 256;
+constexpr int kWaitPart = 10;  // early refusal: at least this part of the deadline is waiting
+constexpr std::int64_t kLongestRetryS = 30;
+
 ApiError no_pair_error() {
   return to_api_error(Error{ErrorCode::Unavailable,
                             "No pair of prefill and decode nodes can serve this model now."});
@@ -21,6 +25,11 @@ ApiError no_pair_error() {
 bool avoids_any(const TrackedRequest& tracked, TimePoint now) {
   return std::ranges::any_of(tracked.avoid,
                              [now](const Avoided& avoided) { return avoided.until > now; });
+}
+
+// What a request counts in its tier's share: the prompt, and so much of the answer as is likely.
+std::uint64_t work_of(const GenerateRequest& request) {
+  return request.prompt.size() + std::min(request.max_tokens, kLikelyAnswer);
 }
 
 }  // namespace
@@ -37,7 +46,7 @@ RequestTracker::RequestTracker(Executor& executor,
       log_(log),
       probe_(probe),
       options_(options),
-      queue_(options.queue_limit),
+      queue_(tier_policies(options.tiers, options.queue_limit, options.queue_timeout)),
       routing_(options.routing) {
   arm_sweep();
 }
@@ -64,13 +73,21 @@ void RequestTracker::submit(Submission submission) {
   if (requests_.contains(tracked->request.id)) {
     return refuse(to_api_error(Error{ErrorCode::Internal, "a request id came twice"}));
   }
-  const auto ticket = queue_.enter(
-      tracked->request.model, tracked->request.id, executor_.now() + options_.queue_timeout);
+  if (auto late = refuse_early(*tracked, submission.tier)) {
+    probe_.refused_early.add();
+    return refuse(std::move(*late));
+  }
+  const auto ticket = queue_.enter(tracked->request.model,
+                                   tracked->request.id,
+                                   submission.tier,
+                                   work_of(tracked->request),
+                                   submission.received,
+                                   executor_.now());
   if (!ticket) {
     ApiError error = to_api_error(Error{
         ErrorCode::Busy,
         fmt::format("The server has {} requests waiting and takes no more now. Try again later.",
-                    queue_.size())});
+                    queue_.size(submission.tier))});
     error.retry_after_s = retry_after_s();
     return refuse(std::move(error));
   }
@@ -78,6 +95,37 @@ void RequestTracker::submit(Submission submission) {
   const std::string model = tracked->request.model;
   requests_.emplace(tracked->request.id, std::move(tracked));
   dispatch_model(model);
+}
+
+std::optional<ApiError> RequestTracker::refuse_early(Tracked& tracked, Tier tier) {
+  const TierPolicy& policy = queue_.policy(tier);
+  if (policy.ttft_target == Duration{}) {
+    return std::nullopt;
+  }
+  const std::string& model = tracked.request.model;
+  tracked.predicted =
+      predictions_[model].predict(views_of(model),
+                                  queue_.waiting_tokens(model),
+                                  queue_.policies(),
+                                  tier,
+                                  static_cast<std::uint32_t>(tracked.request.prompt.size()));
+  // A prompt that takes longer by itself is not refused for that: later it would be no faster.
+  if (!policy.refuse_early || !tracked.predicted ||
+      tracked.predicted->total() <= policy.ttft_target ||
+      tracked.predicted->wait * kWaitPart < policy.ttft_target) {
+    return std::nullopt;
+  }
+  const auto late =
+      std::chrono::ceil<std::chrono::seconds>(tracked.predicted->total() - policy.ttft_target);
+  ApiError error = to_api_error(Error{
+      ErrorCode::Busy,
+      fmt::format("The first token could not come within {} ms, which tier '{}' promises; "
+                  "too much waits before it. Try again later.",
+                  std::chrono::duration_cast<std::chrono::milliseconds>(policy.ttft_target).count(),
+                  to_string(tier))});
+  error.retry_after_s =
+      static_cast<std::uint32_t>(std::clamp<std::int64_t>(late.count(), 1, kLongestRetryS));
+  return error;
 }
 
 std::uint32_t RequestTracker::retry_after_s() const {
@@ -94,10 +142,9 @@ void RequestTracker::dispatch_model(const std::string& model) {
   const TimePoint now = executor_.now();
   const std::vector<NodePair> out = handles_of(pairs_, membership_);
   std::vector<NodeView> views = views_of(model);
-  std::uint64_t number = 0;
-  while (const auto id = queue_.head(model, number)) {
+  AdmissionQueue::Scan scan;
+  while (const auto id = queue_.next(model, now, scan)) {
     Tracked& tracked = *find(*id);
-    number = tracked.ticket.number;
     if (tracked.rest_until > now) {
       continue;
     }
@@ -112,7 +159,7 @@ void RequestTracker::dispatch_model(const std::string& model) {
         end(tracked, Phase::Failed, FinishReason::Error, no_pair_error());
       }
     } else if (!avoids_any(tracked, now)) {
-      return;  // the oldest waits, and nobody overtakes it; one that is choosy waits aside
+      return;  // the first waits, and nobody overtakes it; one that is choosy waits aside
     }
   }
 }
@@ -235,6 +282,9 @@ void RequestTracker::sweep() {
               to_api_error(Error{ErrorCode::Timeout, "The request did not finish in time."}));
   }
   probe_.queue_depth.set(static_cast<double>(queue_.size()));
+  for (std::size_t i = 0; i < kNumTiers; ++i) {
+    probe_.waiting[i].set(static_cast<double>(queue_.size(static_cast<Tier>(i))));
+  }
   probe_.in_work.set(static_cast<double>(requests_.size() - queue_.size()));
 }
 

@@ -14,6 +14,7 @@
 // one on_end.
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <expected>
@@ -37,12 +38,14 @@
 #include "gateway/probe.h"
 #include "gateway/routing/routing.h"
 #include "gateway/tracked_request.h"
+#include "gateway/ttft_prediction.h"
 
 namespace baton::gateway {
 
 struct TrackerOptions {
-  std::size_t queue_limit = 256;
+  std::size_t queue_limit = 256;  // of a tier that has none of its own
   std::chrono::milliseconds queue_timeout{60'000};
+  std::array<TierSection, kNumTiers> tiers = GatewaySection().tiers;
   std::chrono::milliseconds request_timeout{600'000};
   std::chrono::milliseconds call_timeout{5'000};   // Reserve, Prefill: to their answers
   std::chrono::milliseconds figures_timeout{250};  // a stopped request's wait for figures
@@ -59,6 +62,7 @@ struct Submission {
   std::shared_ptr<AnswerSink> sink;
   PromptChains chains;         // of the prompt; what is missing is made
   std::uint64_t affinity = 0;  // the same for requests of one session; 0: none
+  Tier tier = Tier::Default;
 };
 
 class RequestTracker {
@@ -91,7 +95,8 @@ class RequestTracker {
 
   std::size_t queued() const { return queue_.size(); }
   std::size_t active() const { return requests_.size(); }
-  std::size_t queue_limit() const { return queue_.limit(); }
+  std::size_t queued(Tier tier) const { return queue_.size(tier); }
+  std::size_t queue_limit() const { return options_.queue_limit; }
   const Routing& routing() const { return routing_; }
   // Seconds until the queue has probably moved, for Retry-After.
   std::uint32_t retry_after_s() const;
@@ -110,6 +115,8 @@ class RequestTracker {
   // Gives waiting requests to pairs until none fits.
   void dispatch();
   void dispatch_model(const std::string& model);
+  // The refusal of one whose first token cannot be expected by its tier's deadline.
+  std::optional<ApiError> refuse_early(Tracked& tracked, Tier tier);
   // Where it may go now; `out`: pairs out of routing.
   std::expected<Route, RouteMiss> route_for(Tracked& tracked,
                                             std::span<const NodeView> views,
@@ -167,6 +174,7 @@ class RequestTracker {
   const Probe& probe_;
   const TrackerOptions options_;
   AdmissionQueue queue_;
+  std::map<std::string, TtftPrediction> predictions_;  // by model
   Routing routing_;
   std::unordered_map<RequestId, std::unique_ptr<Tracked>> requests_;
   std::map<std::string, TimePoint> last_loss_;  // of a node, by model

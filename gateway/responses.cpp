@@ -127,6 +127,15 @@ double milliseconds(std::chrono::microseconds value) {
   return static_cast<double>(value.count()) / 1000.0;
 }
 
+void append_identity_end(std::string& out, const ResponseIdentity& identity) {
+  out += ",\"system_fingerprint\":";
+  append_json_string(out, identity.fingerprint);
+  if (!identity.service_tier.empty()) {
+    out += ",\"service_tier\":";
+    append_json_string(out, identity.service_tier);
+  }
+}
+
 }  // namespace
 
 std::string_view finish_name(FinishReason reason) {
@@ -183,8 +192,7 @@ ResponseWriter::ResponseWriter(ResponseIdentity identity, ResponseOptions option
                  is_chat() ? "chat.completion.chunk" : "text_completion",
                  identity_.created);
   append_json_string(head_, identity_.model);
-  head_ += ",\"system_fingerprint\":";
-  append_json_string(head_, identity_.fingerprint);
+  append_identity_end(head_, identity_);
 }
 
 void ResponseWriter::append_logprobs(std::string& out, const ChoiceText& choice) const {
@@ -315,8 +323,7 @@ std::string ResponseWriter::whole(const ChoiceText& choice,
                  is_chat() ? "chat.completion" : "text_completion",
                  identity_.created);
   append_json_string(out, identity_.model);
-  out += ",\"system_fingerprint\":";
-  append_json_string(out, identity_.fingerprint);
+  append_identity_end(out, identity_);
   out += ",\"choices\":[{\"index\":0,";
   if (is_chat()) {
     out += "\"message\":{\"role\":\"assistant\",\"content\":";

@@ -20,7 +20,8 @@ struct ResponseIdentity {
   std::string id;            // chatcmpl-…, cmpl-…
   std::int64_t created = 0;  // unix seconds
   std::string model;
-  std::string fingerprint;  // equal where answers are bit-identical
+  std::string fingerprint;   // equal where answers are bit-identical
+  std::string service_tier;  // empty: not told
 };
 
 struct Usage {

@@ -20,6 +20,7 @@
 #include "gateway/routing/prompt_chain.h"
 #include "gateway/routing/sent_blocks.h"
 #include "gateway/token_order.h"
+#include "gateway/ttft_prediction.h"
 
 namespace baton::gateway {
 
@@ -45,6 +46,7 @@ struct TrackedRequest {
   std::uint64_t affinity = 0;  // RouteNeed::affinity
   Phase phase = Phase::Queued;
   AdmissionQueue::Ticket ticket;
+  std::optional<TtftPrediction::Answer> predicted;  // when its tier has a deadline
   TimePoint received;
   TimePoint deadline;
   TimePoint granted;       // by the decode node of this attempt

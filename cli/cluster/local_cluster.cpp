@@ -81,7 +81,8 @@ Result<std::unique_ptr<LocalCluster>> LocalCluster::start(const LocalClusterOpti
                 fmt::format("cannot make {}: {}", options.run_folder, error.message()));
   }
   std::unique_ptr<LocalCluster> cluster(new LocalCluster());
-  cluster->listen_ = api.to_string();
+  cluster->base_url_ =
+      (config.gateway.tls.certificate.empty() ? "http://" : "https://") + api.to_string();
   cluster->num_nodes_ = config.prefill.pool.size() + config.decode.pool.size();
   cluster->members_.reserve(cluster->num_nodes_ + 1);
   BATON_TRY(cluster->add(options, "gateway", "gateway", overrides));
@@ -132,7 +133,14 @@ Status LocalCluster::wait_ready(milliseconds limit, const Waiting& waiting) {
       return fail(ErrorCode::Unavailable, obituary(*member));
     }
     std::string line = "waiting for the gateway";
-    if (const Result<json::value> status = client.get("/baton/status")) {
+    const Result<json::value> status = client.get("/baton/status");
+    if (!status && status.error().code == ErrorCode::InvalidArgument) {
+      return fail(status.error().code,
+                  fmt::format("the gateway does not tell its status: {} Put a key that is marked "
+                              "admin into BATON_API_KEY.",
+                              status.error().message));
+    }
+    if (status) {
       const std::size_t here = registered_nodes(*status);
       line = fmt::format("{} of {} nodes registered", here, num_nodes_);
       const Result<int> ready = client.probe("/readyz");
@@ -145,9 +153,10 @@ Status LocalCluster::wait_ready(milliseconds limit, const Waiting& waiting) {
     }
     if (steady_clock::now() > end) {
       return fail(ErrorCode::Timeout,
-                  fmt::format("not ready after {} s: {}; logs are in {}",
+                  fmt::format("not ready after {} s: {}{}; logs are in {}",
                               limit.count() / 1000,
                               line,
+                              status ? "" : "; " + status.error().message,
                               fs::path(members_.front().log).parent_path().string()));
     }
     members_.front().process.wait(kLook);

@@ -51,7 +51,7 @@ class LocalCluster {
   // Members that ended since the last look, already reaped.
   std::vector<const Member*> newly_dead();
   const std::vector<Member>& members() const { return members_; }
-  std::string base_url() const { return "http://" + listen_; }
+  std::string base_url() const { return base_url_; }
   // "name: exit status 1; last lines of LOG: …" for a member that ended.
   static std::string obituary(const Member& member);
   // SIGTERM to all, SIGKILL to who is left after `grace`. Idempotent.
@@ -65,7 +65,7 @@ class LocalCluster {
              const std::vector<std::string>& overrides);
 
   std::vector<Member> members_;
-  std::string listen_;         // the gateway's API address
+  std::string base_url_;       // of the gateway's API
   std::size_t num_nodes_ = 0;  // of both pools
 };
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <httplib.h>
 
+#include <cstdlib>
 #include <utility>
 
 namespace baton::cli {
@@ -70,7 +71,11 @@ ApiClient::ApiClient(const std::string& base_url)
   client_->set_connection_timeout(kConnectSeconds);
   client_->set_read_timeout(kReadSeconds);
   client_->set_tcp_nodelay(true);
-  client_->set_default_headers({{"x-baton-figures", "1"}});  // the "baton" object of answers
+  httplib::Headers headers{{"x-baton-figures", "1"}};  // the "baton" object of answers
+  if (const char* key = std::getenv("BATON_API_KEY"); key != nullptr && *key != '\0') {
+    headers.emplace("Authorization", fmt::format("Bearer {}", key));
+  }
+  client_->set_default_headers(std::move(headers));
 }
 
 ApiClient::~ApiClient() = default;

@@ -1,4 +1,5 @@
-// A client of the gateway's HTTP API for tools: plain calls and streamed answers.
+// A client of the gateway's HTTP API for tools: plain calls and streamed answers. It shows the key
+// in the environment's BATON_API_KEY, when there is one.
 //
 // Thread: one caller at a time; `stop` from any thread ends a call that is under way. Failure:
 // Unavailable when nobody answers, else the sentence of the server's error object.
@@ -21,7 +22,7 @@ namespace json = boost::json;
 
 class ApiClient {
  public:
-  // "http://host:port", with or without "/v1" behind it.
+  // "http://host:port" or "https://…", with or without "/v1" behind it.
   explicit ApiClient(const std::string& base_url);
   ~ApiClient();
   ApiClient(ApiClient&& other) noexcept;

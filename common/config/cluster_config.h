@@ -13,6 +13,7 @@
 
 #include "common/base/error.h"
 #include "common/base/ids.h"
+#include "common/config/gateway_section.h"
 
 namespace baton {
 
@@ -101,20 +102,6 @@ struct DecodeSection {
   SpeculationSection speculation;
   EngineSection engine;
   std::vector<NodeEntry> pool;
-};
-
-struct GatewaySection {
-  std::string listen = "127.0.0.1:8000";          // OpenAI API
-  std::string control_listen = "127.0.0.1:7000";  // nodes dial here
-  std::uint32_t io_threads = 1;
-  std::uint32_t queue_limit = 256;  // requests waiting for a pair
-  std::chrono::milliseconds queue_timeout{60'000};
-  std::chrono::milliseconds request_timeout{600'000};
-  std::uint32_t max_node_losses = 3;  // nodes that may die under one request
-  std::uint32_t max_body_mb = 32;
-  std::uint32_t max_header_kb = 16;
-  std::uint32_t keepalive_ms = 15'000;    // silence before an SSE comment
-  std::uint32_t client_buffer_kb = 1024;  // unsent bytes a slow reader may have before it is cut
 };
 
 struct LogSection {

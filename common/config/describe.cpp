@@ -22,6 +22,8 @@ std::string type_of(const TextRule& rule) {
       return "host:port";
     case TextRule::Form::Choice:
     case TextRule::Form::Cores:
+    case TextRule::Form::Origin:
+    case TextRule::Form::Sha256:
     case TextRule::Form::Any:
       return "text";
   }
@@ -79,15 +81,28 @@ class Lister final : public ConfigVisitor {
                 std::string_view help) override {
     add(name, "map of text", "{}", fmt::format("keys begin with {}", key_prefix), help);
   }
-  void nodes(std::string_view name,
-             std::vector<NodeEntry>&,
-             const NodeEntry& fresh,
-             const std::function<void(NodeEntry&)>& visit,
+  void texts(std::string_view name,
+             std::vector<std::string>& value,
+             const TextRule& rule,
              std::string_view help) override {
-    add(name, "list of nodes", "[]", "", help);
+    std::string list;
+    for (const auto& item : value) {
+      list += (list.empty() ? "" : ", ") + quoted(item);
+    }
+    add(name,
+        "list of text",
+        fmt::format("[{}]", list),
+        fmt::format("{}", fmt::join(rule.choices, ", ")),
+        help);
+  }
+  void entries(std::string_view name,
+               std::string_view type,
+               const std::function<void()>&,
+               const std::function<void()>& visit_next,
+               std::string_view help) override {
+    add(name, std::string(type), "[]", "", help);
     path_.emplace_back(fmt::format("{}.N", name));
-    auto entry = fresh;
-    visit(entry);
+    visit_next();
     path_.pop_back();
   }
 
@@ -158,6 +173,11 @@ std::string describe_config() {
     const bool section = key.type == "section";
     if (depth == 0) {
       out += "\n";
+    }
+    if (key.path.find(".keys.N.") != std::string::npos) {
+      // An entry would need a hash; the list stays empty.
+      out += fmt::format("{}# {}: {}\n", indent, name, comment_of(key));
+      continue;
     }
     out += fmt::format("{}# {}\n", indent, comment_of(key));
     if (first_of_entry) {

@@ -4,15 +4,14 @@
 
 #include <algorithm>
 #include <charconv>
-#include <map>
 #include <numeric>
 #include <optional>
-#include <set>
 #include <utility>
 
 #include "common/base/cores.h"
 #include "common/base/host_port.h"
 #include "common/config/cluster_config.h"
+#include "common/config/config_checks.h"
 #include "common/config/schema.h"
 #include "common/config/yaml_tree.h"
 
@@ -21,7 +20,7 @@ namespace {
 
 constexpr std::size_t kMaxText = 4096;
 constexpr std::size_t kMaxName = 64;
-constexpr std::size_t kMaxList = 256;
+constexpr std::size_t kMaxList = 1024;
 constexpr std::size_t kMaxErrors = 20;
 
 // Levenshtein.
@@ -73,6 +72,16 @@ bool is_name(const std::string& text) {
          });
 }
 
+bool is_origin(const std::string& text) {
+  const auto scheme = text.find("://");
+  return text == "*" || (scheme != std::string::npos && scheme > 0 && scheme + 3 < text.size() &&
+                         text.find_first_of("/ \r\n,*", scheme + 3) == std::string::npos);
+}
+
+bool is_sha256(const std::string& text) {
+  return text.size() == 64 && text.find_first_not_of("0123456789abcdef") == std::string::npos;
+}
+
 class Loader final : public ConfigVisitor {
  public:
   Loader(const YamlNode& root, std::string name) : name_(std::move(name)) { enter("", &root); }
@@ -88,37 +97,7 @@ class Loader final : public ConfigVisitor {
     if (node != nullptr && !scalar(name, *node, "a text", value)) {
       return;
     }
-    const auto where = node != nullptr ? node->where : place();
-    if (value.empty()) {
-      if (rule.required) {
-        problem(where, fmt::format("{}: is required", path_of(name)));
-      }
-      return;
-    }
-    if (value.size() > kMaxText) {
-      problem(where, fmt::format("{}: is longer than {} bytes", path_of(name), kMaxText));
-      return;
-    }
-    if (rule.form == TextRule::Form::Name && !is_name(value)) {
-      problem(where,
-              fmt::format("{}: '{}' is no name: 1 to {} letters, digits, '-', '_' or '.'",
-                          path_of(name),
-                          value.substr(0, kMaxName),
-                          kMaxName));
-    } else if (rule.form == TextRule::Form::Address) {
-      check_address(where, path_of(name), value);
-    } else if (rule.form == TextRule::Form::Cores) {
-      if (const auto cores = parse_cores(value); !cores) {
-        problem(where, fmt::format("{}: {}", path_of(name), cores.error().message));
-      }
-    } else if (rule.form == TextRule::Form::Choice &&
-               std::find(rule.choices.begin(), rule.choices.end(), value) == rule.choices.end()) {
-      problem(where,
-              fmt::format("{}: must be one of {}; got '{}'",
-                          path_of(name),
-                          fmt::join(rule.choices, ", "),
-                          value.substr(0, kMaxName)));
-    }
+    check_text(node != nullptr ? node->where : place(), path_of(name), rule, value);
   }
 
   void number(std::string_view name,
@@ -197,10 +176,9 @@ class Loader final : public ConfigVisitor {
     }
   }
 
-  void nodes(std::string_view name,
-             std::vector<NodeEntry>& value,
-             const NodeEntry& fresh,
-             const std::function<void(NodeEntry&)>& visit,
+  void texts(std::string_view name,
+             std::vector<std::string>& value,
+             const TextRule& rule,
              std::string_view) override {
     const auto* const node = take(name);
     if (node == nullptr || !list(name, *node)) {
@@ -208,48 +186,35 @@ class Loader final : public ConfigVisitor {
     }
     value.clear();
     for (std::size_t i = 0; i < node->items.size(); ++i) {
-      auto& entry = value.emplace_back(fresh);
+      const auto index = fmt::format("{}.{}", name, i);
+      auto& item = value.emplace_back();
+      if (scalar(index, node->items[i], "a text", item)) {
+        check_text(node->items[i].where, path_of(index), rule, item);
+      }
+    }
+  }
+
+  void entries(std::string_view name,
+               std::string_view,
+               const std::function<void()>& clear,
+               const std::function<void()>& visit_next,
+               std::string_view) override {
+    const auto* const node = take(name);
+    if (node == nullptr || !list(name, *node)) {
+      return;
+    }
+    clear();
+    for (std::size_t i = 0; i < node->items.size(); ++i) {
       enter(fmt::format("{}.{}", name, i), &node->items[i]);
-      visit(entry);
-      check_node(entry);
+      visit_next();
       leave();
     }
   }
 
-  // Rules that join several keys.
-  void check_whole(const ClusterConfig& config) {
-    if (config.cluster.dead_after <= config.cluster.suspect_after) {
-      problem(place_of_key("cluster.dead_after"),
-              "cluster.dead_after: must be above suspect_after");
-    }
-    if (config.kv.block_tokens % 16 != 0) {
-      problem(
-          place_of_key("kv.block_tokens"),
-          fmt::format("kv.block_tokens: must be a multiple of 16, got {}", config.kv.block_tokens));
-    }
-    if (config.prefill.step_tokens < config.prefill.chunk_tokens) {
-      problem(place_of_key("prefill.step_tokens"),
-              fmt::format("prefill.step_tokens: {} is below chunk_tokens, {}",
-                          config.prefill.step_tokens,
-                          config.prefill.chunk_tokens));
-    }
-    if (config.transfer.path == "put" && config.transfer.transport == "tcp") {
-      problem(
-          place_of_key("transfer.path"),
-          "transfer.path: put cannot go over transfer.transport: tcp, where nothing would check "
-          "what is written; use am or auto, or another transport");
-    }
-    if (config.decode.speculation.mode == "draft" &&
-        config.decode.speculation.draft_model.empty()) {
-      problem(place_of_key("decode.speculation.mode"),
-              "decode.speculation.mode: draft needs decode.speculation.draft_model");
-    }
-    check_listeners(config);
-    if (config.prefill.pool.empty() && !config.decode.pool.empty() &&
-        config.decode.local_prefill_max_tokens == 0) {
-      problem(place_of_key("decode"),
-              "decode.local_prefill_max_tokens: 0 needs at least one node in prefill.pool; nothing "
-              "could compute prompts");
+  // What joins several keys.
+  void add(const std::vector<ConfigProblem>& problems) {
+    for (const ConfigProblem& found : problems) {
+      problem(place_of_key(found.key), found.text);
     }
   }
 
@@ -392,62 +357,78 @@ class Loader final : public ConfigVisitor {
     }
   }
 
-  // Two programs cannot listen at one address. One that means "every interface", or any port, says
-  // nothing: the programs may be on different hosts.
-  void check_listeners(const ClusterConfig& config) {
-    std::map<std::string, std::string> keys;  // by address
-    const auto add = [&](const std::string& key, const std::string& address) {
-      const auto parsed = HostPort::parse(address);
-      if (!parsed || parsed->port == 0 || parsed->host == "0.0.0.0" || parsed->host == "::") {
-        return;
+  void check_text(const std::string& where,
+                  const std::string& path,
+                  const TextRule& rule,
+                  const std::string& value) {
+    if (value.empty()) {
+      if (rule.required) {
+        problem(where, fmt::format("{}: is required", path));
       }
-      if (const auto [first, is_new] = keys.emplace(parsed->to_string(), key); !is_new) {
-        problem(place_of_key(key),
-                fmt::format("{}: {} is the address of {}, too", key, address, first->second));
-      }
-    };
-    add("gateway.listen", config.gateway.listen);
-    add("gateway.control_listen", config.gateway.control_listen);
-    const auto add_pool = [&](const char* role, const std::vector<NodeEntry>& pool) {
-      for (std::size_t i = 0; i < pool.size(); ++i) {
-        add(fmt::format("{}.pool.{}.control_listen", role, i), pool[i].control_listen);
-      }
-    };
-    add_pool("prefill", config.prefill.pool);
-    add_pool("decode", config.decode.pool);
-  }
-
-  void check_node(const NodeEntry& entry) {
-    const auto* const node = levels_.back().node;
-    const auto where_of = [&](std::string_view key) {
-      const auto* const value = node != nullptr ? node->find(key) : nullptr;
-      return value != nullptr ? value->where : place();
-    };
-    if (!entry.name.empty() && !names_.insert(entry.name).second) {
-      problem(where_of("name"),
-              fmt::format("{}: '{}' is the name of two nodes", path_of("name"), entry.name));
+      return;
     }
-    const auto listens = HostPort::parse(entry.control_listen);
-    const bool everywhere = listens && (listens->host == "0.0.0.0" || listens->host == "::");
-    if (everywhere && entry.advertise.empty()) {
-      problem(where_of("control_listen"),
-              fmt::format("{}: {} is no address that others can dial; say in advertise which is",
-                          path_of("control_listen"),
-                          entry.control_listen));
+    if (value.size() > kMaxText) {
+      return problem(where, fmt::format("{}: is longer than {} bytes", path, kMaxText));
+    }
+    switch (rule.form) {
+      case TextRule::Form::Any:
+        return;
+      case TextRule::Form::Name:
+        if (!is_name(value)) {
+          problem(where,
+                  fmt::format("{}: '{}' is no name: 1 to {} letters, digits, '-', '_' or '.'",
+                              path,
+                              value.substr(0, kMaxName),
+                              kMaxName));
+        }
+        return;
+      case TextRule::Form::Address:
+        return check_address(where, path, value);
+      case TextRule::Form::Cores:
+        if (const auto cores = parse_cores(value); !cores) {
+          problem(where, fmt::format("{}: {}", path, cores.error().message));
+        }
+        return;
+      case TextRule::Form::Choice:
+        if (std::find(rule.choices.begin(), rule.choices.end(), value) == rule.choices.end()) {
+          problem(where,
+                  fmt::format("{}: must be one of {}; got '{}'",
+                              path,
+                              fmt::join(rule.choices, ", "),
+                              value.substr(0, kMaxName)));
+        }
+        return;
+      case TextRule::Form::Origin:
+        if (!is_origin(value)) {
+          problem(where,
+                  fmt::format("{}: '{}' is no origin: a scheme and a host as in "
+                              "https://chat.example, without a path, or \"*\"",
+                              path,
+                              value.substr(0, kMaxName)));
+        }
+        return;
+      case TextRule::Form::Sha256:
+        // The value is not shown: it may be the key itself by mistake.
+        if (!is_sha256(value)) {
+          problem(where,
+                  fmt::format("{}: must be 64 hexadecimal digits in lower case, the SHA-256 of the "
+                              "key and never the key; `baton key new` prints one",
+                              path));
+        }
+        return;
     }
   }
 
   const std::string name_;
   std::vector<Level> levels_;
   std::vector<std::string> errors_;
-  std::set<NodeName> names_;
 };
 
 Result<ClusterConfig> read_tree(const YamlNode& root, const std::string& name) {
   ClusterConfig config;
   Loader loader(root, name);
   visit_config(config, loader);
-  loader.check_whole(config);
+  loader.add(check_config(config));
   BATON_TRY(loader.finish());
   return config;
 }
@@ -465,6 +446,16 @@ Result<ClusterConfig> load_config(const std::string& path,
                                   const std::vector<std::string>& overrides) {
   BATON_ASSIGN(const auto root, load_yaml(path, overrides));
   return read_tree(root, path);
+}
+
+Result<std::vector<ApiKeyEntry>> load_api_keys(const std::string& path) {
+  BATON_ASSIGN(const auto root, load_yaml(path, {}));
+  std::vector<ApiKeyEntry> keys;
+  Loader loader(root, path);
+  visit_key_file(keys, loader);
+  loader.add(check_api_keys(keys, "keys"));
+  BATON_TRY(loader.finish());
+  return keys;
 }
 
 }  // namespace baton

@@ -187,10 +187,16 @@ void visit_pool(std::vector<NodeEntry>& pool,
                 const EngineSection& engine,
                 ConfigVisitor& v,
                 std::string_view help) {
-  NodeEntry fresh;
-  fresh.engine = engine;
-  v.nodes(
-      "pool", pool, fresh, [&v](NodeEntry& entry) { visit_node(entry, v); }, help);
+  v.entries(
+      "pool",
+      "list of nodes",
+      [&pool] { pool.clear(); },
+      [&] {
+        NodeEntry& entry = pool.emplace_back();
+        entry.engine = engine;
+        visit_node(entry, v);
+      },
+      help);
 }
 
 void visit_prefill(PrefillSection& s, ConfigVisitor& v) {
@@ -268,42 +274,6 @@ void visit_decode(DecodeSection& s, ConfigVisitor& v) {
   visit_speculation(s.speculation, v);
   visit_engine(s.engine, v, "What computes on the decode nodes.");
   visit_pool(s.pool, s.engine, v, "The decode nodes.");
-  v.end_section();
-}
-
-void visit_gateway(GatewaySection& s, ConfigVisitor& v) {
-  v.begin_section("gateway", "The process that clients talk to.");
-  v.text("listen", s.listen, kAddress, "Where the OpenAI API is served.");
-  v.text("control_listen",
-         s.control_listen,
-         kAddress,
-         "Where nodes connect; cluster.gateways names the same port.");
-  v.number("io_threads", s.io_threads, 1, 256, "Threads that serve connections.");
-  v.number("queue_limit",
-           s.queue_limit,
-           0,
-           1'000'000,
-           "Requests that may wait for a pair of nodes; one more gets status 429.");
-  v.millis("queue_timeout_ms", s.queue_timeout, 1, 3'600'000, "Longest wait in that queue.");
-  v.millis(
-      "request_timeout_ms", s.request_timeout, 1, 86'400'000, "Longest time of a whole request.");
-  v.number("max_node_losses",
-           s.max_node_losses,
-           1,
-           1000,
-           "Nodes that may die under one request before it ends with an error.");
-  v.number("max_body_mb", s.max_body_mb, 1, 1024, "Largest request body in MiB.");
-  v.number("max_header_kb", s.max_header_kb, 1, 1024, "Largest request header in KiB.");
-  v.number("keepalive_ms",
-           s.keepalive_ms,
-           100,
-           3'600'000,
-           "Silence in a stream after which a comment line keeps the connection alive.");
-  v.number("client_buffer_kb",
-           s.client_buffer_kb,
-           16,
-           1U << 20U,
-           "Unsent KiB that a client may let pile up before its request is cancelled.");
   v.end_section();
 }
 

@@ -18,7 +18,7 @@ namespace baton {
 
 // What may stand in a text.
 struct TextRule {
-  enum class Form { Any, Name, Address, Choice, Cores };
+  enum class Form { Any, Name, Address, Choice, Cores, Origin, Sha256 };
   Form form = Form::Any;
   bool required = false;             // may not be empty
   std::vector<std::string> choices;  // Form::Choice
@@ -53,15 +53,23 @@ class ConfigVisitor {
                         std::map<std::string, std::string>& value,
                         std::string_view key_prefix,
                         std::string_view help) = 0;
-  // Each entry begins as `fresh`; `visit` walks one entry's keys.
-  virtual void nodes(std::string_view name,
-                     std::vector<NodeEntry>& value,
-                     const NodeEntry& fresh,
-                     const std::function<void(NodeEntry&)>& visit,
+  // Each text must follow `rule`.
+  virtual void texts(std::string_view name,
+                     std::vector<std::string>& value,
+                     const TextRule& rule,
                      std::string_view help) = 0;
+  // A list of maps: `clear` empties the value, `visit_next` adds a fresh entry and walks its keys.
+  virtual void entries(std::string_view name,
+                       std::string_view type,
+                       const std::function<void()>& clear,
+                       const std::function<void()>& visit_next,
+                       std::string_view help) = 0;
 };
 
 void visit_config(ClusterConfig& config, ConfigVisitor& visitor);
+void visit_gateway(GatewaySection& section, ConfigVisitor& visitor);
+// The keys of a file named by gateway.keys_file.
+void visit_key_file(std::vector<ApiKeyEntry>& keys, ConfigVisitor& visitor);
 
 struct ConfigKey {
   std::string path;      // decode.pool.N.name: N stands for an index

@@ -185,7 +185,7 @@ class Cluster:
         for process in self.processes.values():
             assert process.running(), f"{process.name} ended\n{process.tail()}"
         try:
-            connection = http.client.HTTPConnection(self.host, self.api_port, timeout=5)
+            connection = self.connection(timeout=5)
             connection.request("GET", "/readyz")
             if connection.getresponse().status != 200:
                 return False

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -135,6 +136,17 @@ TEST(Config, RefusesWithPlaceAndReason) {
        "c.yaml:4: gateway.listen: 'nowhere' is no address of the form host:port: the port is "
        "missing"},
       {"gateway:\n  listen: \"\"\n", "c.yaml:4: gateway.listen: is required"},
+      {"gateway:\n  cors_origins: [https://a.example/x]\n",
+       "c.yaml:4: gateway.cors_origins.0: 'https://a.example/x' is no origin: a scheme and a host "
+       "as in https://chat.example, without a path, or \"*\""},
+      {"gateway:\n  cors_origins: [3, [4]]\n",
+       "c.yaml:4: gateway.cors_origins.0: '3' is no origin: a scheme and a host as in "
+       "https://chat.example, without a path, or \"*\"\n"
+       "c.yaml:4: gateway.cors_origins.1: expected a text, got a list"},
+      {"gateway:\n  tls:\n    key: k.pem\n",
+       "c.yaml:5: gateway.tls: certificate and key belong together; one of them is missing"},
+      {"gateway:\n  tiers:\n    default: {share_percent: 30}\n    flex: {share_percnt: 3}\n",
+       "c.yaml:6: unknown key 'share_percnt' in 'gateway.tiers.flex'; did you mean 'share_percent'?"},
       {"gateway:\n  listen: 127.0.0.1:7\n  control_listen: 127.0.0.1:7\n",
        "c.yaml:5: gateway.control_listen: 127.0.0.1:7 is the address of gateway.listen, too"},
       {"prefill:\n  pool:\n    - name: a\n      control_listen: h:1\n    - name: b\n"
@@ -263,6 +275,53 @@ TEST(Config, RandomDamageNeverCrashes) {
       EXPECT_EQ(config.error().code, ErrorCode::InvalidConfig) << "seed " << seed;
       EXPECT_FALSE(config.error().message.empty());
     }
+  }
+}
+
+class KeyFile : public ::testing::Test {
+ protected:
+  void TearDown() override { std::filesystem::remove(path); }
+  Result<std::vector<ApiKeyEntry>> load(const std::string& text) {
+    std::ofstream(path, std::ios::trunc) << text;
+    return load_api_keys(path);
+  }
+  const std::string path = ::testing::TempDir() + "/baton_keys_" + std::to_string(::getpid());
+  const std::string hash = std::string(63, 'a');  // one digit short
+};
+
+TEST_F(KeyFile, ReadsEntries) {
+  const auto keys = load("keys:\n  - name: a\n    sha256: " + hash +
+                         "1\n    tokens_per_minute: 4000000000\n    tiers: [flex, default]\n" +
+                         "    models: [m]\n  - {name: b, admin: true, sha256: " + hash + "2}\n");
+  ASSERT_TRUE(keys) << keys.error().message;
+  ASSERT_EQ(keys->size(), 2U);
+  EXPECT_EQ(keys->at(0).tokens_per_minute, 4'000'000'000U);
+  EXPECT_EQ(keys->at(0).tiers, (std::vector<std::string>{"flex", "default"}));
+  EXPECT_EQ(keys->at(0).models, std::vector<std::string>{"m"});
+  EXPECT_FALSE(keys->at(0).admin);
+  EXPECT_TRUE(keys->at(1).admin);
+  EXPECT_EQ(keys->at(1).sha256, hash + "2");
+  EXPECT_TRUE(load("")->empty());
+}
+
+TEST_F(KeyFile, RefusesWithPlaceAndNeverShowsTheValue) {
+  const std::vector<std::pair<std::string, std::string>> files{
+      {"keys: [{name: a, sha256: " + hash + "}]", ":1: keys.0.sha256: must be 64 hexadecimal"},
+      {"keys: [{name: a, sha256: " + hash + "A}]", ":1: keys.0.sha256: must be 64 hexadecimal"},
+      {"keys:\n- name: a\n", ":2: keys.0.sha256: is required"},
+      {"keys:\n- {name: a, sha256: " + hash + "1}\n- {name: a, sha256: " + hash + "2}\n",
+       ":3: keys.1.name: 'a' is the name of two keys"},
+      {"keys:\n- {name: a, sha256: " + hash + "1}\n- {name: b, sha256: " + hash + "1}\n",
+       ":3: keys.1.sha256: is the hash of another key in the list, too"},
+      {"keys: [{name: a, sha256: " + hash + "1, tiers: [gold]}]",
+       ":1: keys.0.tiers.0: must be one of priority, default, flex; got 'gold'"},
+      {"key: []", ":1: unknown key 'key'; did you mean 'keys'?"},
+  };
+  for (const auto& [text, message] : files) {
+    const auto keys = load(text);
+    ASSERT_FALSE(keys) << text;
+    EXPECT_THAT(keys.error().message, HasSubstr(path + message));
+    EXPECT_THAT(keys.error().message, ::testing::Not(HasSubstr(hash)));
   }
 }
 

@@ -180,12 +180,15 @@ TEST_F(HttpServerTest, HeadOverTheLimitIs431) {
 
 TEST_F(HttpServerTest, GarbageIs400) {
   start();
-  for (const char* garbage : {"\x16\x03\x01\x02\r\n\r\n",
-                              "GET\r\n\r\n",
-                              "GET / HTTP/9.9\r\n\r\n",
-                              "POST / HTTP/1.1\r\nContent-Length: x\r\n\r\n",
-                              "POST / HTTP/1.1\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\n",
-                              "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"}) {
+  for (const char* garbage :
+       {"\x16\x03\x01\x02\r\n\r\n",
+        "GET\r\n\r\n",
+        "GET / HTTP/9.9\r\n\r\n",
+        "POST / HTTP/1.1\r\nContent-Length: x\r\n\r\n",
+        "POST / HTTP/1.1\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\n",
+        "POST / HTTP/1.1\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n",
+        "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n",
+        "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"}) {
     RawHttpClient client(address());
     client.send(garbage);
     const auto reply = client.read_reply();
@@ -324,6 +327,52 @@ TEST_F(HttpServerTest, LargeReplyArrivesWhole) {
   const std::string body(5 << 20, 'y');
   client.send(http_request("POST", "/echo", body));
   EXPECT_EQ(client.read_reply().body.size(), body.size() + 11);
+}
+
+TEST_F(HttpServerTest, PagesOfOtherOriginsMayNotRead) {
+  HttpServerOptions options;
+  options.cors_origins = {"https://a.example", "https://b.example"};
+  options.max_body_bytes = 10;
+  start(options);
+  const auto allowed = http_call(address(), "GET", "/echo", "", "Origin: https://b.example\r\n");
+  EXPECT_EQ(allowed.header("access-control-allow-origin"), "https://b.example");
+  EXPECT_EQ(allowed.header("vary"), "origin");
+  const auto other = http_call(address(), "GET", "/echo", "", "Origin: https://c.example\r\n");
+  EXPECT_EQ(other.status, 200);
+  EXPECT_EQ(other.header("access-control-allow-origin"), "");
+  const auto large =
+      http_call(address(), "POST", "/echo", std::string(100, 'x'), "Origin: https://a.example\r\n");
+  EXPECT_EQ(large.status, 413);
+  EXPECT_EQ(large.header("access-control-allow-origin"), "https://a.example");
+}
+
+TEST_F(HttpServerTest, ErrorsOfTheListenerCanBeReadByEveryPage) {
+  start();
+  RawHttpClient client(address());
+  client.send("BROKEN\r\n\r\n");
+  const auto reply = client.read_reply();
+  EXPECT_EQ(reply.status, 400);
+  EXPECT_EQ(reply.header("access-control-allow-origin"), "*");
+}
+
+TEST_F(HttpServerTest, ConnectionsAboveTheLimitAreClosed) {
+  HttpServerOptions options;
+  options.max_connections = 2;
+  start(options);
+  RawHttpClient first(address());
+  RawHttpClient second(address());
+  first.send(http_request("GET", "/echo"));
+  EXPECT_EQ(first.read_reply().status, 200);
+  second.send(http_request("GET", "/echo"));
+  EXPECT_EQ(second.read_reply().status, 200);
+  RawHttpClient third(address());
+  EXPECT_TRUE(third.wait_closed());
+  EXPECT_EQ(server->stats().turned_away.load(), 1U);
+  first.close();
+  while (server->stats().open.load() > 1) {
+    std::this_thread::yield();
+  }
+  EXPECT_EQ(http_call(address(), "GET", "/echo").status, 200);
 }
 
 TEST_F(HttpServerTest, BusyPortIsAnError) {

@@ -148,6 +148,36 @@ INSTANTIATE_TEST_SUITE_P(
                     BadField{R"(,"prompt":"x","suffix":"y")", "suffix", "unsupported_parameter"},
                     BadField{R"(,"prompt":"x","best_of":2)", "best_of", "unsupported_parameter"}));
 
+TEST(OpenAiRequest, ErrorsDoNotRepeatLongTexts) {
+  std::string role(2000, 'x');
+  for (std::size_t i = 0; i + 1 < role.size(); i += 2) {
+    role.replace(i, 2, "\u00e9");  // cut between characters only
+  }
+  const auto parsed = parse_api_request(
+      Endpoint::Chat, R"({"model":"m","messages":[{"role":")" + role + R"(","content":"a"}]})");
+  ASSERT_FALSE(parsed);
+  EXPECT_LE(parsed.error().message.size(), 1000U);
+  EXPECT_GT(parsed.error().message.size(), 900U);
+  EXPECT_EQ(static_cast<unsigned char>(parsed.error().message.back()), 0xA9U);
+  EXPECT_LT(model_not_found(role).message.size(), 400U);
+}
+
+TEST(OpenAiRequest, ReadsTheTier) {
+  const auto tier = [](const std::string& field) {
+    return parse_api_request(Endpoint::Completions, R"({"model":"m","prompt":"a")" + field + "}");
+  };
+  EXPECT_FALSE(tier("")->names_tier);
+  EXPECT_FALSE(tier(R"(,"service_tier":null)")->names_tier);
+  EXPECT_TRUE(tier(R"(,"service_tier":"auto")")->names_tier);
+  EXPECT_EQ(tier(R"(,"service_tier":"auto")")->service_tier, std::nullopt);
+  EXPECT_EQ(tier(R"(,"service_tier":"flex")")->service_tier, Tier::Flex);
+  EXPECT_EQ(tier(R"(,"service_tier":"priority")")->service_tier, Tier::Priority);
+  EXPECT_EQ(tier(R"(,"service_tier":"scale")")->service_tier, Tier::Default);
+  EXPECT_EQ(tier(R"(,"service_tier":"gold")").error().param, "service_tier");
+  EXPECT_EQ(tier(R"(,"service_tier":3)").error().param, "service_tier");
+  EXPECT_TRUE(tier(R"(,"priority":-3)"));
+}
+
 TEST(OpenAiRequest, DefaultsAreThoseOfOpenAi) {
   const auto request = chat("");
   ASSERT_TRUE(request);

@@ -4,7 +4,6 @@
 
 #include <vector>
 
-#include "gateway/admission.h"
 #include "gateway/phase.h"
 
 namespace baton::gateway {
@@ -164,27 +163,6 @@ TEST(Router, AGrownPromptPrefersAPrefillNode) {
   EXPECT_FALSE(choose_route(nodes, wanted)->is_local());
   nodes.pop_back();
   EXPECT_TRUE(choose_route(nodes, wanted)->is_local());
-}
-
-TEST(Admission, IsBoundedAndKeepsPlaces) {
-  AdmissionQueue queue(2);
-  const TimePoint later = TimePoint{} + std::chrono::hours(1);
-  const auto first = queue.enter("m", RequestId{1}, later);
-  const auto second = queue.enter("m", RequestId{2}, later);
-  ASSERT_TRUE(first && second);
-  EXPECT_FALSE(queue.enter("m", RequestId{3}, later));
-  queue.leave("m", *first);
-  EXPECT_EQ(queue.head("m"), RequestId{2});
-  queue.reenter("m", RequestId{1}, *first);
-  EXPECT_EQ(queue.head("m"), RequestId{1});
-  EXPECT_EQ(queue.size(), 2U);
-  EXPECT_EQ(queue.expired(later).size(), 2U);
-  EXPECT_TRUE(queue.expired(TimePoint{}).empty());
-  queue.leave("m", *first);
-  queue.leave("m", *first);
-  queue.leave("m", *second);
-  EXPECT_EQ(queue.size(), 0U);
-  EXPECT_TRUE(queue.models().empty());
 }
 
 TEST(Phase, FinalPhasesHaveNoWayOut) {

@@ -1,0 +1,148 @@
+#include "common/config/config_checks.h"
+
+#include <fmt/format.h>
+
+#include <map>
+#include <set>
+
+#include "common/base/host_port.h"
+
+namespace baton {
+namespace {
+
+class Checker {
+ public:
+  explicit Checker(const ClusterConfig& config) : config_(config) {}
+
+  std::vector<ConfigProblem> run() {
+    check_nodes("prefill", config_.prefill.pool);
+    check_nodes("decode", config_.decode.pool);
+    if (config_.cluster.dead_after <= config_.cluster.suspect_after) {
+      add("cluster.dead_after", "must be above suspect_after");
+    }
+    if (config_.kv.block_tokens % 16 != 0) {
+      add("kv.block_tokens",
+          fmt::format("must be a multiple of 16, got {}", config_.kv.block_tokens));
+    }
+    if (config_.prefill.step_tokens < config_.prefill.chunk_tokens) {
+      add("prefill.step_tokens",
+          fmt::format("{} is below chunk_tokens, {}",
+                      config_.prefill.step_tokens,
+                      config_.prefill.chunk_tokens));
+    }
+    if (config_.transfer.path == "put" && config_.transfer.transport == "tcp") {
+      add("transfer.path",
+          "put cannot go over transfer.transport: tcp, where nothing would check what is written; "
+          "use am or auto, or another transport");
+    }
+    if (config_.decode.speculation.mode == "draft" &&
+        config_.decode.speculation.draft_model.empty()) {
+      add("decode.speculation.mode", "draft needs decode.speculation.draft_model");
+    }
+    check_listeners();
+    check_gateway(config_.gateway);
+    if (config_.prefill.pool.empty() && !config_.decode.pool.empty() &&
+        config_.decode.local_prefill_max_tokens == 0) {
+      problems_.push_back({"decode",
+                           "decode.local_prefill_max_tokens: 0 needs at least one node in "
+                           "prefill.pool; nothing could compute prompts"});
+    }
+    return std::move(problems_);
+  }
+
+ private:
+  void add(const std::string& key, const std::string& sentence) {
+    problems_.push_back({key, fmt::format("{}: {}", key, sentence)});
+  }
+
+  // Two programs cannot listen at one address. One that means "every interface", or any port, says
+  // nothing: the programs may be on different hosts.
+  void check_listeners() {
+    std::map<std::string, std::string> keys;  // by address
+    const auto listens = [&](const std::string& key, const std::string& address) {
+      const auto parsed = HostPort::parse(address);
+      if (!parsed || parsed->port == 0 || parsed->host == "0.0.0.0" || parsed->host == "::") {
+        return;
+      }
+      if (const auto [first, is_new] = keys.emplace(parsed->to_string(), key); !is_new) {
+        add(key, fmt::format("{} is the address of {}, too", address, first->second));
+      }
+    };
+    listens("gateway.listen", config_.gateway.listen);
+    listens("gateway.control_listen", config_.gateway.control_listen);
+    const auto add_pool = [&](const char* role, const std::vector<NodeEntry>& pool) {
+      for (std::size_t i = 0; i < pool.size(); ++i) {
+        listens(fmt::format("{}.pool.{}.control_listen", role, i), pool[i].control_listen);
+      }
+    };
+    add_pool("prefill", config_.prefill.pool);
+    add_pool("decode", config_.decode.pool);
+  }
+
+  void check_nodes(const char* role, const std::vector<NodeEntry>& pool) {
+    for (std::size_t i = 0; i < pool.size(); ++i) {
+      const NodeEntry& entry = pool[i];
+      const auto path = fmt::format("{}.pool.{}", role, i);
+      if (!entry.name.empty() && !names_.insert(entry.name).second) {
+        add(path + ".name", fmt::format("'{}' is the name of two nodes", entry.name));
+      }
+      const auto listens = HostPort::parse(entry.control_listen);
+      const bool everywhere = listens && (listens->host == "0.0.0.0" || listens->host == "::");
+      if (everywhere && entry.advertise.empty()) {
+        add(path + ".control_listen",
+            fmt::format("{} is no address that others can dial; say in advertise which is",
+                        entry.control_listen));
+      }
+    }
+  }
+
+  void check_gateway(const GatewaySection& gateway) {
+    std::uint32_t shares = 0;
+    for (const TierSection& tier : gateway.tiers) {
+      shares += tier.share_percent;
+    }
+    if (shares > 100) {
+      add("gateway.tiers",
+          fmt::format("the shares of all tiers are {} percent together; at most 100 can be kept",
+                      shares));
+    }
+    if (gateway.tls.certificate.empty() != gateway.tls.key.empty()) {
+      add("gateway.tls", "certificate and key belong together; one of them is missing");
+    }
+    for (ConfigProblem& problem : check_api_keys(gateway.keys, "gateway.keys")) {
+      problems_.push_back(std::move(problem));
+    }
+  }
+
+  const ClusterConfig& config_;
+  std::set<NodeName> names_;
+  std::vector<ConfigProblem> problems_;
+};
+
+}  // namespace
+
+std::vector<ConfigProblem> check_config(const ClusterConfig& config) {
+  return Checker(config).run();
+}
+
+std::vector<ConfigProblem> check_api_keys(const std::vector<ApiKeyEntry>& keys,
+                                          const std::string& list) {
+  std::vector<ConfigProblem> problems;
+  std::set<std::string> names;
+  std::set<std::string> hashes;
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    const auto say = [&](const char* key, const std::string& sentence) {
+      const auto path = fmt::format("{}.{}.{}", list, i, key);
+      problems.push_back({path, fmt::format("{}: {}", path, sentence)});
+    };
+    if (!keys[i].name.empty() && !names.insert(keys[i].name).second) {
+      say("name", fmt::format("'{}' is the name of two keys", keys[i].name));
+    }
+    if (!keys[i].sha256.empty() && !hashes.insert(keys[i].sha256).second) {
+      say("sha256", "is the hash of another key in the list, too");
+    }
+  }
+  return problems;
+}
+
+}  // namespace baton

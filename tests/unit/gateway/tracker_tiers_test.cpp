@@ -1,0 +1,154 @@
+// Tiers through the whole tracker, against scripted nodes on a manual clock.
+#include "tests/unit/gateway/tracker_fixture.h"
+
+namespace baton::gateway {
+namespace {
+
+class TimedSink final : public AnswerSink {
+ public:
+  explicit TimedSink(const Executor& executor) : executor_(executor), begin_(executor.now()) {}
+  void on_tokens(TokenEvent event) override {
+    if (event.index == 0 && !event.tokens.empty()) {
+      first = executor_.now() - begin_;
+    }
+  }
+  void on_end(AnswerEnd answer_end) override {
+    end = std::move(answer_end);
+    ended = executor_.now() - begin_;
+  }
+  bool is_refused() const { return end && end->error && end->error->status == 429; }
+
+  std::optional<Duration> first;
+  std::optional<Duration> ended;
+  std::optional<AnswerEnd> end;
+
+ private:
+  const Executor& executor_;
+  const TimePoint begin_;
+};
+
+class TierTest : public TrackerTest {
+ protected:
+  std::shared_ptr<TimedSink> submit_to(Tier tier) {
+    auto sink = std::make_shared<TimedSink>(executor);
+    Submission submission{request(++last_id), executor.now(), sink};
+    submission.tier = tier;
+    tracker->submit(std::move(submission));
+    return sink;
+  }
+  std::uint64_t last_id = 0;
+};
+
+TEST_F(TierTest, HigherTiersAreServedFirstUpToTheSharesOfOthers) {
+  TrackerOptions options;
+  options.queue_limit = 2000;
+  options.tiers[0].share_percent = 40;
+  options.tiers[1].share_percent = 40;
+  options.tiers[2].share_percent = 10;
+  start(options);
+  NodeScript script;
+  script.credits = 1;
+  script.prefill_delay = milliseconds(10);
+  add("p0", script);
+  add("d0");
+  std::array<std::vector<std::shared_ptr<TimedSink>>, kNumTiers> sinks;
+  for (int i = 0; i < 400; ++i) {
+    for (const std::size_t tier : {2U, 1U, 0U}) {
+      sinks[tier].push_back(submit_to(static_cast<Tier>(tier)));
+    }
+  }
+  EXPECT_EQ(tracker->queued(Tier::Flex), 399U);  // one was begun at once
+  pass(4000);
+  std::array<double, kNumTiers> served{};
+  for (std::size_t tier = 0; tier < kNumTiers; ++tier) {
+    for (const auto& sink : sinks[tier]) {
+      served[tier] += sink->first ? 1 : 0;
+    }
+  }
+  const double all = served[0] + served[1] + served[2];
+  EXPECT_GT(all, 300);
+  EXPECT_NEAR(served[0] / all, 0.5, 0.02);
+  EXPECT_NEAR(served[1] / all, 0.4, 0.02);
+  EXPECT_NEAR(served[2] / all, 0.1, 0.02);
+}
+
+TEST_F(TierTest, AFullTierLeavesTheOthersTheirQueue) {
+  TrackerOptions options;
+  options.queue_limit = 5;
+  start(options);
+  NodeScript script;
+  script.credits = 1;
+  script.prefill_delay = milliseconds(50);
+  add("p0", script);
+  add("d0");
+  for (int i = 0; i < 6; ++i) {
+    EXPECT_FALSE(submit_to(Tier::Flex)->end);
+  }
+  EXPECT_TRUE(submit_to(Tier::Flex)->is_refused());
+  const auto priority = submit_to(Tier::Priority);
+  EXPECT_FALSE(priority->end);
+  pass(120);
+  EXPECT_TRUE(priority->end) << "it waits for the one in work alone";
+}
+
+// Three times as many requests as the nodes can serve: each is refused at once or in time, none is
+// lost, and the nodes stay busy.
+TEST_F(TierTest, WhatCannotBeInTimeIsRefusedAtOnce) {
+  TrackerOptions options;
+  options.queue_limit = 10'000;
+  options.tiers[1].ttft_target = milliseconds(500);
+  start(options);
+  NodeScript script;
+  script.credits = 2;
+  script.prefill_delay = milliseconds(50);  // 40 a second
+  add("p0", script);
+  add("d0");
+  std::vector<std::shared_ptr<TimedSink>> sinks;
+  for (int i = 0; i < 2400; ++i) {
+    sinks.push_back(submit_to(Tier::Default));
+    if (sinks.back()->end) {
+      EXPECT_TRUE(sinks.back()->is_refused());
+      EXPECT_GE(sinks.back()->end->error->retry_after_s, 1U);
+    }
+    executor.advance(std::chrono::microseconds(8333));
+  }
+  pass(5000);
+  int in_time = 0;
+  int late = 0;
+  int refused = 0;
+  for (const auto& sink : sinks) {
+    ASSERT_TRUE(sink->end) << "a request without an end";
+    if (sink->is_refused()) {
+      EXPECT_EQ(*sink->ended, Duration{}) << "a refusal that came late";
+      ++refused;
+    } else {
+      ASSERT_FALSE(sink->end->error);
+      (*sink->first <= milliseconds(500) ? in_time : late) += 1;
+    }
+  }
+  EXPECT_EQ(in_time + late + refused, 2400);
+  EXPECT_GE(in_time, 0.95 * 800) << "of 20 s at 40 a second; " << late << " were late";
+  EXPECT_LE(late, 0.05 * (in_time + late));
+  expect_quiet();
+}
+
+TEST_F(TierTest, EarlyRefusalCanBeSwitchedOff) {
+  TrackerOptions options;
+  options.queue_limit = 10'000;
+  options.tiers[1].ttft_target = milliseconds(500);
+  options.tiers[1].refuse_early = false;
+  start(options);
+  NodeScript script;
+  script.credits = 1;
+  script.prefill_delay = milliseconds(50);
+  add("p0", script);
+  add("d0");
+  for (int i = 0; i < 300; ++i) {
+    EXPECT_FALSE(submit_to(Tier::Default)->end);
+    pass(10);
+  }
+  EXPECT_GT(tracker->queued(), 200U);
+}
+
+}  // namespace
+}  // namespace baton::gateway

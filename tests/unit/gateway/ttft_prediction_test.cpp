@@ -1,0 +1,233 @@
+// When the first token will come: from reported and learned rates, and a queue that refuses early
+// at three times its capacity, on a manual clock.
+#include "gateway/ttft_prediction.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+
+#include "common/base/random.h"
+#include "common/exec/manual_executor.h"
+
+namespace baton::gateway {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr std::array<std::uint64_t, kNumTiers> kNobody{};
+
+NodeView prefill_node(std::uint64_t handle, float rate, std::uint64_t queued) {
+  NodeView node;
+  node.handle = NodeHandle{handle};
+  node.role = NodeRole::Prefill;
+  node.prefill_tokens_per_s = rate;
+  node.queued_tokens = queued;
+  return node;
+}
+
+double seconds_of(Duration value) {
+  return std::chrono::duration<double>(value).count();
+}
+
+TierPolicies shares(double priority, double standard, double flex) {
+  TierPolicies tiers;
+  tiers[0].share = priority;
+  tiers[1].share = standard;
+  tiers[2].share = flex;
+  return tiers;
+}
+
+TEST(TtftPrediction, SaysNothingBeforeItKnowsARate) {
+  const TtftPrediction prediction;
+  const std::vector<NodeView> unknown{prefill_node(1, 0, 100)};
+  EXPECT_FALSE(prediction.predict(unknown, kNobody, shares(0, 0, 0), Tier::Default, 10));
+  EXPECT_FALSE(prediction.predict({}, kNobody, shares(0, 0, 0), Tier::Default, 10));
+}
+
+TEST(TtftPrediction, TakesTheNodeThatIsFreeFirst) {
+  const TtftPrediction prediction;
+  std::vector<NodeView> nodes{prefill_node(1, 1000, 3000), prefill_node(2, 500, 500)};
+  auto said = prediction.predict(nodes, kNobody, shares(0, 0, 0), Tier::Default, 250);
+  ASSERT_TRUE(said);
+  EXPECT_DOUBLE_EQ(seconds_of(said->wait), 1.0);
+  EXPECT_DOUBLE_EQ(seconds_of(said->own), 0.5);
+  nodes[1].is_draining = true;
+  said = prediction.predict(nodes, kNobody, shares(0, 0, 0), Tier::Default, 250);
+  EXPECT_DOUBLE_EQ(seconds_of(said->wait), 3.0);
+}
+
+TEST(TtftPrediction, LearnsTheRateAtWhichWorkIsBegun) {
+  TtftPrediction prediction;
+  TimePoint now{};
+  // 200 tokens a second, although the node says 1000: decode is what limits.
+  for (int i = 0; i < 50; ++i) {
+    now += milliseconds(500);
+    prediction.on_begun(now, 100, true);
+  }
+  const std::vector<NodeView> nodes{prefill_node(1, 1000, 0)};
+  const auto said = prediction.predict(nodes, {0, 400, 0}, shares(0, 0, 0), Tier::Default, 100);
+  ASSERT_TRUE(said);
+  EXPECT_NEAR(seconds_of(said->wait), 2.0, 0.05);
+  // Time in which nothing waited is no time of full speed.
+  prediction.on_begun(now, 100, false);
+  prediction.on_begun(now + seconds(100), 100, true);
+  EXPECT_NEAR(
+      seconds_of(prediction.predict(nodes, {0, 400, 0}, shares(0, 0, 0), Tier::Default, 100)->wait),
+      2.0,
+      0.5);
+}
+
+TEST(TtftPrediction, WaitsBehindItsOwnTierAtItsShare) {
+  const TtftPrediction prediction;
+  const std::vector<NodeView> nodes{prefill_node(1, 1000, 0)};
+  const TierPolicies tiers = shares(0.5, 0.25, 0.05);
+  const auto wait = [&](Tier tier, std::array<std::uint64_t, kNumTiers> waiting) {
+    return seconds_of(prediction.predict(nodes, waiting, tiers, tier, 1)->wait);
+  };
+  EXPECT_DOUBLE_EQ(wait(Tier::Priority, {0, 9000, 9000}), 0);
+  // Highest of those who wait: its share and what is nobody's, 0.5 + 0.2.
+  EXPECT_DOUBLE_EQ(wait(Tier::Priority, {700, 9000, 9000}), 1);
+  EXPECT_DOUBLE_EQ(wait(Tier::Default, {9000, 250, 0}), 1);
+  // All that waits is through before its share would let it through.
+  EXPECT_DOUBLE_EQ(wait(Tier::Flex, {500, 0, 500}), 1);
+  EXPECT_DOUBLE_EQ(wait(Tier::Default, {0, 1000, 0}), 1);
+}
+
+TEST(TtftPrediction, FactorRisesWithWhatCameTooLate) {
+  TtftPrediction prediction;
+  const TtftPrediction::Answer said{seconds(1), seconds(0), seconds(1)};
+  const Duration target = seconds(2);
+  for (int i = 0; i < 20; ++i) {
+    prediction.on_first_token(said, milliseconds(1500), target);
+  }
+  EXPECT_NEAR(prediction.factor(), 1.5, 0.1);
+  const double high = prediction.factor();
+  // Fixed costs of an idle cluster teach nothing.
+  prediction.on_first_token(
+      {milliseconds(0), milliseconds(1), milliseconds(1)}, milliseconds(90), target);
+  EXPECT_EQ(prediction.factor(), high);
+  // One in twenty may be late.
+  for (int i = 0; i < 4000; ++i) {
+    prediction.on_first_token(said, milliseconds(i % 25 == 0 ? 1500 : 700), target);
+  }
+  EXPECT_NEAR(prediction.factor(), 0.72, 0.06);
+  for (int i = 0; i < 1000; ++i) {
+    prediction.on_first_token(said, seconds(100), target);
+  }
+  EXPECT_EQ(prediction.factor(), 8);
+}
+
+// Two nodes of one credit each whose real speed varies and is 30 % below what they report; prompts
+// of very different lengths come at `load` times what they can do.
+struct Overload {
+  explicit Overload(double load_times, std::uint64_t seed)
+      : load(load_times), random(seeded_random(seed)) {
+    policies = shares(0, 0, 0);
+    policies[1].limit = 1'000'000;
+    policies[1].starve_after = seconds(5);
+  }
+
+  double uniform() { return static_cast<double>(random() >> 11U) / 9007199254740992.0; }
+
+  void run(Duration lasts) {
+    AdmissionQueue queue(policies);
+    ManualExecutor executor;
+    const TimePoint end = executor.now() + lasts;
+    struct Request {
+      AdmissionQueue::Ticket ticket;
+      TtftPrediction::Answer said;
+      TimePoint received;
+    };
+    std::map<std::uint64_t, Request> requests;
+    int free = 2;
+    std::uint64_t next_id = 0;
+    std::vector<TimerHandle> timers;
+    std::function<void()> begin = [&] {
+      AdmissionQueue::Scan scan;
+      while (free > 0) {
+        const auto id = queue.next("m", executor.now(), scan);
+        if (!id) {
+          return;
+        }
+        --free;
+        Request& request = requests.at(id->value);
+        queue.take("m", request.ticket, executor.now());
+        prediction.on_begun(executor.now(), request.ticket.tokens, queue.size() > 0);
+        const double takes = static_cast<double>(request.ticket.tokens) / (700 * (0.5 + uniform()));
+        timers.push_back(executor.call_after(
+            std::chrono::duration_cast<Duration>(std::chrono::duration<double>(takes)), [&, id] {
+              const Request done = requests.extract(id->value).mapped();
+              const Duration took = executor.now() - done.received;
+              prediction.on_first_token(done.said, took, target);
+              tokens_done += static_cast<double>(done.ticket.tokens);
+              (took <= target ? in_time : late) += 1;
+              ++free;
+              begin();
+            }));
+      }
+    };
+    std::function<void()> arrive = [&] {
+      const auto tokens = static_cast<std::uint32_t>(20 + uniform() * uniform() * 1000);
+      const std::vector<NodeView> nodes{prefill_node(1, 1000, 0), prefill_node(2, 1000, 0)};
+      const auto said =
+          prediction.predict(nodes, queue.waiting_tokens("m"), policies, Tier::Default, tokens);
+      if (said->total() > target) {
+        ++refused;
+      } else {
+        const RequestId id{++next_id};
+        const auto ticket =
+            queue.enter("m", id, Tier::Default, tokens, executor.now(), executor.now());
+        requests.emplace(id.value, Request{*ticket, *said, executor.now()});
+        begin();
+      }
+      // 270 tokens a prompt on average, 1400 tokens a second.
+      const double gap = -std::log(1 - uniform()) * 270 / (1400 * load);
+      if (executor.now() < end) {
+        timers.push_back(executor.call_after(
+            std::chrono::duration_cast<Duration>(std::chrono::duration<double>(gap)), arrive));
+      }
+    };
+    arrive();
+    while (executor.advance_to_next_timer()) {
+    }
+    unfinished = requests.size();
+    work_possible = 1400 / std::log(3.0) * seconds_of(lasts);  // ln 3: mean of 1 / (0.5 + u)
+  }
+
+  Duration target = seconds(3);
+  const double load;
+  RandomSource random;
+  TierPolicies policies;
+  TtftPrediction prediction;
+  int in_time = 0;
+  int late = 0;
+  int refused = 0;
+  std::size_t unfinished = 0;
+  double tokens_done = 0;
+  double work_possible = 0;
+};
+
+TEST(TtftPrediction, AtThreeTimesTheCapacityWhatIsAcceptedIsInTime) {
+  for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+    Overload overload(3, seed);
+    overload.run(seconds(300));
+    EXPECT_EQ(overload.unfinished, 0U);
+    EXPECT_GT(overload.refused, 0.5 * overload.in_time) << "of long prompts most";
+    EXPECT_GE(overload.in_time, 0.93 * (overload.in_time + overload.late)) << "seed " << seed;
+    // Caution does not leave the nodes idle.
+    EXPECT_GE(overload.tokens_done, 0.95 * overload.work_possible) << "seed " << seed;
+  }
+}
+
+TEST(TtftPrediction, AtHalfTheCapacityHardlyAnyIsRefused) {
+  Overload overload(0.5, 1);
+  overload.target = seconds(6);
+  overload.run(seconds(300));
+  EXPECT_EQ(overload.unfinished, 0U);
+  EXPECT_LT(overload.refused, 0.02 * overload.in_time);
+}
+
+}  // namespace
+}  // namespace baton::gateway
