@@ -165,9 +165,6 @@ Result<std::unique_ptr<engine::FileTier>> make_tier(const ClusterConfig& config,
   if (config.kv.file_tier.empty() || info.role != "prefill") {
     return nullptr;
   }
-  if (!config.kv.prefix_cache) {
-    return fail(ErrorCode::InvalidConfig, "kv.file_tier needs kv.prefix_cache: true");
-  }
   BATON_ASSIGN(
       engine::TierFile file,
       engine::TierFile::create(

@@ -16,7 +16,10 @@ ClusterConfig with_file() {
 
 class NodesFileTier : public NodesFixture {
  protected:
-  NodesFileTier() : NodesFixture(with_file()) {
+  explicit NodesFileTier(bool has_threads = false) : NodesFixture(with_file()) {
+    if (has_threads) {
+      cluster_.use_engine_threads();
+    }
     cluster_.add("decode", "d0", 200);
     cluster_.add("decode", "d1", 200);
     cluster_.add("prefill", "p0", 20);
@@ -33,6 +36,7 @@ class NodesFileTier : public NodesFixture {
   void settle() {
     cluster_.settle();
     cluster_.executor().advance(std::chrono::milliseconds(500));
+    cluster_.run_until([this] { return tier().is_quiet(); });
     cluster_.settle();
     EXPECT_TRUE(cluster_.all_clean());
   }
@@ -66,6 +70,19 @@ TEST_F(NodesFileTier, PromptThatWasPushedOutIsBroughtBack) {
   const std::string labels = R"({model_name="scripted",role="prefill"})";
   EXPECT_EQ(cluster_.node("p0").metric("vllm:external_prefix_cache_hits_total" + labels), 96);
   EXPECT_EQ(cluster_.node("p0").metric("baton_kv_file_broken_blocks_total"), 0);
+}
+
+class NodesFileTierThreads : public NodesFileTier {
+ protected:
+  NodesFileTierThreads() : NodesFileTier(true) {}
+};
+
+TEST_F(NodesFileTierThreads, PromptThatWasPushedOutIsBroughtBack) {
+  const GenerateRequest first = make_request(1, 100, 5);
+  compute_and_push_out(first);
+  GenerateRequest again = first;
+  again.id = RequestId{2};
+  EXPECT_EQ(ask(again, "d1").figures.at("p0").cached_tokens, 96U);
 }
 
 TEST_F(NodesFileTier, BrokenFileCostsTimeOnly) {

@@ -30,6 +30,10 @@
 
 namespace baton::testing {
 
+// A configuration of defaults alone. Out of line: GCC 12 takes the members of one that it sees made
+// and dropped for uninitialised.
+ClusterConfig default_config();
+
 // Makes the data plane of the process `name`.
 using TransportMaker =
     std::function<std::unique_ptr<transfer::Transport>(const std::string& name, KvArenaView)>;
@@ -79,6 +83,7 @@ class MiniNode {
   std::unique_ptr<Network> network_;
   GatedExecutor gate_;
   std::unique_ptr<ControlThread> engine_;  // null: steps run on the manual executor
+  std::unique_ptr<ControlThread> copier_;  // the file tier's, where steps have a thread
   std::unique_ptr<engine::FileTier> tier_;
   std::unique_ptr<node::Role> role_;
 };
@@ -97,7 +102,9 @@ struct Answer {
 
 class MiniCluster {
  public:
-  MiniCluster(TransportMaker make_transport, ScriptedOptions model, ClusterConfig config = {});
+  MiniCluster(TransportMaker make_transport,
+              ScriptedOptions model,
+              ClusterConfig config = default_config());
   MiniCluster(const MiniCluster&) = delete;
   MiniCluster& operator=(const MiniCluster&) = delete;
   ~MiniCluster();
