@@ -194,7 +194,7 @@ void ApiHandler::prepare(const Exchange& exchange,
     });
   };
   auto api = [&] {
-    const CpuTimer timer(deps_.cost.parse);
+    const CpuTimer timer(deps_.cost.parse, body.size());
     return parse_api_request(endpoint, body);
   }();
   if (!api) {

@@ -36,10 +36,13 @@ TrackerOptions tracker_options(const ClusterConfig& config, const GatewayTuning&
   return options;
 }
 
-HttpServerOptions http_options(const ClusterConfig& config, const GatewayTuning& tuning) {
+HttpServerOptions http_options(const ClusterConfig& config,
+                               const GatewayTuning& tuning,
+                               boost::asio::io_context& first_context) {
   HttpServerOptions options;
   options.listen = config.gateway.listen;
   options.io_threads = config.gateway.io_threads;
+  options.first_context = &first_context;
   options.max_body_bytes = std::size_t{config.gateway.max_body_mb} << 20;
   options.max_header_bytes = std::size_t{config.gateway.max_header_kb} << 10;
   options.max_unsent_bytes = std::size_t{config.gateway.client_buffer_kb} << 10;
@@ -173,7 +176,7 @@ Result<std::unique_ptr<Gateway>> Gateway::start(const ClusterConfig& config,
   if (!tls.certificate.empty()) {
     BATON_ASSIGN(parts.certificates, TlsCertificates::load(tls.certificate, tls.key));
   }
-  HttpServerOptions options = http_options(config, tuning);
+  HttpServerOptions options = http_options(config, tuning, parts.control.executor().context());
   options.certificates = parts.certificates;
   BATON_ASSIGN(
       parts.http,
@@ -226,7 +229,9 @@ void Gateway::stop() {
     parts_->tracker.shut_down(
         to_api_error(Error{ErrorCode::Unavailable, "The server is shutting down."}));
   });
-  parts_->control.run_and_wait([] {});  // the delivery has posted them by now
+  // The delivery has posted them after one turn, and what it posts is queued after another.
+  parts_->control.run_and_wait([] {});
+  parts_->control.run_and_wait([] {});
   if (parts_->http) {
     parts_->http->stop();
   }

@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "common/base/check.h"
-
 namespace baton::gateway {
 namespace {
 
@@ -53,22 +51,27 @@ ApiError out_of_range(std::string_view param, std::string message) {
 JsonFields::JsonFields(simdjson::dom::object object,
                        std::span<const std::string_view> known,
                        std::string path)
-    : known_(known), values_(known.size()), path_(std::move(path)) {
+    : path_(std::move(path)) {
   for (const auto field : object) {
-    const auto found = std::lower_bound(known_.begin(), known_.end(), field.key);
-    if (found != known_.end() && *found == field.key) {
-      values_[static_cast<std::size_t>(found - known_.begin())] = field.value;
-    } else {
+    if (!std::binary_search(known.begin(), known.end(), field.key)) {
       ++unknown_;
+      continue;
+    }
+    const auto before = std::ranges::find(present_, field.key, &Present::first);
+    if (before == present_.end()) {
+      present_.emplace_back(field.key, field.value);
+    } else {
+      before->second = field.value;
     }
   }
 }
 
 std::optional<JsonElement> JsonFields::get(std::string_view name) const {
-  const auto found = std::lower_bound(known_.begin(), known_.end(), name);
-  BATON_CHECK(found != known_.end() && *found == name, "a field that the table does not list");
-  const auto& value = values_[static_cast<std::size_t>(found - known_.begin())];
-  return value && !value->is_null() ? value : std::nullopt;
+  const auto found = std::ranges::find(present_, name, &Present::first);
+  if (found == present_.end() || found->second.is_null()) {
+    return std::nullopt;
+  }
+  return found->second;
 }
 
 void JsonFields::fail(ApiError error) {

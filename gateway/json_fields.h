@@ -54,8 +54,8 @@ class JsonFields {
   std::string path_of(std::string_view name) const { return path_ + std::string(name); }
 
  private:
-  std::span<const std::string_view> known_;
-  std::vector<std::optional<JsonElement>> values_;  // beside known_
+  using Present = std::pair<std::string_view, JsonElement>;
+  std::vector<Present> present_;  // known ones; few of many
   std::string path_;
   std::uint32_t unknown_ = 0;
   std::optional<ApiError> error_;
