@@ -43,6 +43,8 @@ struct KvSection {
   std::string dtype = "i16";     // i16, f16, f32, i8, f8
   std::uint32_t arena_mb = 512;  // memory for keys and values, per node
   bool prefix_cache = true;
+  std::string file_tier;  // folder; empty: none
+  std::uint32_t file_tier_mb = 4096;
 };
 
 struct TransferSection {

@@ -99,6 +99,16 @@ void visit_kv(KvSection& s, ConfigVisitor& v) {
   v.flag("prefix_cache",
          s.prefix_cache,
          "Keep the blocks of old prompts for prompts that begin alike.");
+  v.text("file_tier",
+         s.file_tier,
+         kAny,
+         "Folder on a local disk for a file of old prompts' blocks, of each prefill node, that its "
+         "arena has no room for. Nothing of it outlives the node. Empty: none.");
+  v.number("file_tier_mb",
+           s.file_tier_mb,
+           1,
+           1U << 24U,
+           "Size of that file in MiB, taken from the disk when the node starts.");
   v.end_section();
 }
 

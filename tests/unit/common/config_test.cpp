@@ -171,6 +171,9 @@ TEST(Config, RefusesWithPlaceAndReason) {
        "c.yaml:4: decode.local_prefill_max_tokens: 0 needs at least one node in prefill.pool; "
        "nothing could compute prompts"},
       {"kv:\n  block_tokens: 40\n", "c.yaml:4: kv.block_tokens: must be a multiple of 16, got 40"},
+      {"kv:\n  file_tier: /tmp\n  prefix_cache: false\n",
+       "c.yaml:4: kv.file_tier: needs kv.prefix_cache: true; it keeps what falls out of that "
+       "cache"},
       {"prefill:\n  chunk_tokens: 2000\n  step_tokens: 1000\n",
        "c.yaml:5: prefill.step_tokens: 1000 is below chunk_tokens, 2000"},
       {"kv: {}\nkv: {}\n", "c.yaml:4: key 'kv' is given twice"},
