@@ -14,12 +14,14 @@
 #include "common/base/error.h"
 #include "common/base/ids.h"
 #include "common/config/gateway_section.h"
+#include "common/config/slo_section.h"
 
 namespace baton {
 
 struct ClusterSection {
   std::string name = "local";
-  std::string token;  // shared secret of the control plane; required
+  std::string token;       // shared secret of the control plane; required, here or by token_file
+  std::string token_file;  // its first line is the token
   std::chrono::milliseconds heartbeat{250};
   std::uint32_t suspect_after = 3;                      // missed heartbeats: no new work
   std::uint32_t dead_after = 6;                         // missed heartbeats: connection dropped
@@ -117,6 +119,7 @@ struct ClusterConfig {
   PrefillSection prefill;
   DecodeSection decode;
   GatewaySection gateway;
+  SloSection slo;
   LogSection log;
 };
 

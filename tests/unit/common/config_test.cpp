@@ -204,6 +204,31 @@ TEST(Config, RefusesMissingToken) {
             "c.yaml:1: cluster.dead_after: must be above suspect_after");
 }
 
+TEST(Config, TheTokenMayStandInAFile) {
+  const std::string path = ::testing::TempDir() + "baton_token";
+  std::ofstream(path) << "  hush hush \nmore\n";
+  const std::string set = "cluster.token_file=" + path;
+  const auto config = parse_config("", "c.yaml", {set});
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_EQ(config->cluster.token, "hush hush");
+  EXPECT_EQ(parse_config(kMinimal, "c.yaml", {set}).error().message,
+            "c.yaml:2: cluster.token: there is cluster.token_file, too; keep one");
+  EXPECT_EQ(parse_config("", "c.yaml", {"cluster.token_file=/nowhere/token"}).error().message,
+            "--set cluster.token_file: cluster.token_file: cannot read a line from /nowhere/token");
+  std::ofstream(path) << "\n";
+  EXPECT_EQ(
+      parse_config("", "c.yaml", {set}).error().message,
+      "--set cluster.token_file: cluster.token_file: the first line of " + path + " is empty");
+}
+
+TEST(Config, ObjectivesHaveATargetForEachTier) {
+  const auto config =
+      parse_config(kMinimal + "slo:\n  tiers:\n    flex: {itl_ms: 750}\n", "c.yaml", {});
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_EQ(config->slo.tiers[2].itl, std::chrono::milliseconds(750));
+  EXPECT_EQ(config->slo.tiers[1].itl, std::chrono::milliseconds(100));
+}
+
 TEST(Config, RefusesWrongOverrides) {
   const std::vector<std::pair<std::string, std::string>> cases{
       {"kv.arena_mb",
