@@ -158,8 +158,8 @@ TEST_F(TierTest, BusyDecodeNodesDoNotLookFast) {
       (*sink->first <= milliseconds(500) ? in_time : late) += 1;
     }
   }
-  EXPECT_GE(in_time, 600) << late << " were late";
-  EXPECT_LE(late, 0.07 * (in_time + late));
+  EXPECT_GE(in_time, 0.9 * 727) << "of 20 s at 36 a second; " << late << " were late";
+  EXPECT_LE(late, 0.1 * (in_time + late)) << "those of the start, when no rate is known, included";
   expect_quiet();
 }
 
