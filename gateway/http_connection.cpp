@@ -20,6 +20,7 @@ namespace http = boost::beast::http;
 constexpr std::size_t kReadBytes = 16 * 1024;
 constexpr std::size_t kBodyReadBytes = 64 * 1024;
 constexpr std::size_t kKeepBufferBytes = 32 * 1024;  // larger buffers are freed when idle
+constexpr std::size_t kWriteNowBytes = 64 * 1024;    // more does not wait for the turn's end
 constexpr std::size_t kLingerBytes = std::size_t{256} << 20;
 
 int hex_value(char c) {
@@ -171,7 +172,7 @@ void HttpConnection::on_read(boost::system::error_code error, std::size_t bytes)
   }
   if (error) {
     input_ended_ = true;
-    if (error == asio::error::eof && !reply_ && writing_) {
+    if (error == asio::error::eof && !reply_ && has_unsent()) {
       close_after_write_ = true;  // it wants the reply that is on its way, and nothing more
       return;
     }
@@ -283,9 +284,32 @@ void HttpConnection::send(std::string_view bytes) {
     return lost();
   }
   unsent_ += bytes;
-  if (!writing_) {
-    write();
+  if (writing_) {
+    return;
   }
+  if (unsent_.size() >= kWriteNowBytes) {
+    write();
+  } else {
+    write_soon();
+  }
+}
+
+void HttpConnection::write_soon() {
+  if (std::exchange(in_to_write_, true)) {
+    return;
+  }
+  thread_.to_write.push_back(shared_from_this());
+  if (thread_.to_write.size() > 1) {
+    return;  // the first one has posted the end of the turn
+  }
+  asio::post(thread_.context, [&thread = thread_] {
+    for (const auto& connection : std::exchange(thread.to_write, {})) {
+      connection->in_to_write_ = false;
+      if (!connection->writing_ && !connection->unsent_.empty()) {
+        connection->write();
+      }
+    }
+  });
 }
 
 void HttpConnection::write() {
@@ -341,7 +365,7 @@ void HttpConnection::reply_finished(bool keep_alive) {
   }
   if (!keep_alive || input_ended_) {
     close_after_write_ = true;
-    if (!writing_) {
+    if (!has_unsent()) {
       all_sent();
     }
     return;
@@ -431,7 +455,7 @@ void HttpConnection::close_when_written() {
   if (closed_) {
     return;
   }
-  if (reply_ || !writing_) {
+  if (reply_ || !has_unsent()) {
     return lost();
   }
   input_ended_ = true;  // no lingering

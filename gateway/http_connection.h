@@ -15,6 +15,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "gateway/api_error.h"
 #include "gateway/cors.h"
@@ -22,6 +23,9 @@
 #include "gateway/http_socket.h"
 
 namespace baton::gateway {
+
+class HttpConnection;
+class HttpReply;
 
 // What the connections of one I/O thread share.
 struct HttpThread {
@@ -33,9 +37,10 @@ struct HttpThread {
   std::function<void()> on_closed;  // a connection is gone
   std::uint32_t number = 0;
   bool draining = false;
+  // Those with something to write at the end of this turn, so that all they have been given in it
+  // shares a write.
+  std::vector<std::shared_ptr<HttpConnection>> to_write{};
 };
-
-class HttpReply;
 
 class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
  public:
@@ -68,7 +73,10 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   void on_request();
   void refuse(const ApiError& error);
 
+  // Queues bytes; they are written at the end of this turn.
   void send(std::string_view bytes);
+  void write_soon();
+  bool has_unsent() const { return writing_ || !unsent_.empty(); }
   void write();
   void on_written(boost::system::error_code error, std::size_t bytes);
   void reply_finished(bool keep_alive);
@@ -81,6 +89,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   bool closed_ = false;
   bool reading_ = false;
   bool writing_ = false;
+  bool in_to_write_ = false;
   bool close_after_write_ = false;
   bool input_ended_ = false;
   TimePoint deadline_;                // of the state, when it has one

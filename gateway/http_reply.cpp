@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <boost/asio/post.hpp>
 #include <boost/beast/http/status.hpp>
 
@@ -115,12 +116,11 @@ void HttpReply::write(std::string_view bytes) {
   if (!chunked_) {
     return connection->send(bytes);
   }
-  std::string chunk;
-  chunk.reserve(bytes.size() + 16);
-  fmt::format_to(std::back_inserter(chunk), "{:x}\r\n", bytes.size());
-  chunk += bytes;
-  chunk += "\r\n";
-  connection->send(chunk);
+  std::array<char, 24> size;
+  const auto end = fmt::format_to(size.begin(), "{:x}\r\n", bytes.size());
+  connection->send({size.data(), static_cast<std::size_t>(end - size.begin())});
+  connection->send(bytes);
+  connection->send("\r\n");
 }
 
 void HttpReply::finish() {

@@ -39,10 +39,12 @@ void block_broken_pipe() {
 }  // namespace
 
 struct HttpServer::Impl {
-  // One I/O thread with its connections. All members but `context` belong to that thread.
+  // One I/O thread with its connections. All members but the contexts belong to that thread.
   struct Worker {
-    Worker(Impl& server, std::uint32_t number)
-        : thread{context,
+    Worker(Impl& server, std::uint32_t number, asio::io_context* shared)
+        : own(shared == nullptr ? std::make_unique<asio::io_context>(1) : nullptr),
+          context(own ? *own : *shared),
+          thread{context,
                  server.options,
                  server.handler,
                  server.stats,
@@ -52,6 +54,9 @@ struct HttpServer::Impl {
           timer(context) {}
 
     void arm_tick() {
+      if (stopped) {
+        return;
+      }
       timer.expires_after(thread.options.tick);
       timer.async_wait([this](boost::system::error_code error) {
         if (error) {
@@ -80,10 +85,37 @@ struct HttpServer::Impl {
       }
     }
 
-    asio::io_context context{1};
+    void start() {
+      if (own) {
+        runner = std::jthread([this] {
+          set_thread_name(fmt::format("http-{}", thread.number));
+          prefer_short_turns();
+          context.run();
+        });
+      }
+      asio::post(context, [this] {
+        block_broken_pipe();
+        arm_tick();
+      });
+    }
+    void stop() {
+      stopped = true;
+      timer.cancel();
+      for_each([](HttpConnection& connection) { connection.close(); });
+    }
+    void join() {
+      if (own) {
+        context.stop();
+        runner.join();
+      }
+    }
+
+    const std::unique_ptr<asio::io_context> own;  // null: somebody else runs `context`
+    asio::io_context& context;
     HttpThread thread;
     asio::steady_timer timer;
     std::vector<std::weak_ptr<HttpConnection>> connections;
+    bool stopped = false;
     asio::executor_work_guard<asio::io_context::executor_type> guard{context.get_executor()};
     std::jthread runner;
   };
@@ -95,7 +127,8 @@ struct HttpServer::Impl {
       return std::unexpected(address.error());
     }
     for (std::uint32_t i = 0; i < std::max(1U, options.io_threads); ++i) {
-      workers.push_back(std::make_unique<Worker>(*this, i));
+      workers.push_back(
+          std::make_unique<Worker>(*this, i, i == 0 ? options.first_context : nullptr));
     }
     boost::system::error_code error;
     tcp::resolver resolver(workers[0]->context);
@@ -165,17 +198,9 @@ struct HttpServer::Impl {
 
   void run() {
     for (auto& worker : workers) {
-      worker->arm_tick();
+      worker->start();
     }
-    accept();
-    for (auto& worker : workers) {
-      worker->runner = std::jthread([raw = worker.get()] {
-        set_thread_name(fmt::format("http-{}", raw->thread.number));
-        prefer_short_turns();
-        block_broken_pipe();
-        raw->context.run();
-      });
-    }
+    asio::post(workers[0]->context, [this] { accept(); });
   }
 
   // Runs on every I/O thread and returns when all are done.
@@ -199,6 +224,7 @@ struct HttpServer::Impl {
     asio::post(workers[0]->context, [this] {
       boost::system::error_code ignored;
       acceptor->close(ignored);
+      accept_timer.reset();
     });
   }
 
@@ -273,14 +299,14 @@ void HttpServer::stop() {
     worker.for_each([](HttpConnection& connection) { connection.close_when_written(); });
   });
   impl_->wait_closed(kLastWrites);
-  impl_->on_all([](Impl::Worker& worker) {
-    worker.timer.cancel();
-    worker.for_each([](HttpConnection& connection) { connection.close(); });
-    worker.guard.reset();
-  });
+  impl_->on_all([](Impl::Worker& worker) { worker.stop(); });
+  impl_->wait_closed(kLastWrites);
+  // What was cancelled has its last turn before us: it was queued at the end of that turn, so a
+  // second one of ours is behind it for certain.
+  impl_->on_all([](Impl::Worker&) {});
+  impl_->on_all([](Impl::Worker&) {});
   for (auto& worker : impl_->workers) {
-    worker->context.stop();
-    worker->runner.join();
+    worker->join();
   }
 }
 

@@ -1,5 +1,6 @@
 // The public HTTP/1.1 listener: one io_context and thread for each of `io_threads`, no thread a
-// connection. Reads requests within limits, hands each to the handler, writes replies in order.
+// connection; the first may be one that others use, too. Reads requests within limits, hands each
+// to the handler, writes replies in order.
 //
 // Owner: the composition root. Thread: start, drain, stop from one thread that is no I/O thread;
 // the handler runs on I/O threads. Failure: `start` gives an Error for a bad address or a busy
@@ -7,6 +8,7 @@
 #pragma once
 
 #include <atomic>
+#include <boost/asio/io_context.hpp>
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -22,6 +24,9 @@ namespace baton::gateway {
 struct HttpServerOptions {
   std::string listen = "127.0.0.1:0";
   std::uint32_t io_threads = 1;
+  // Of the first I/O thread, which its owner runs until this server has stopped; null: all threads
+  // are the server's own.
+  boost::asio::io_context* first_context = nullptr;
   std::size_t max_body_bytes = std::size_t{32} << 20;
   std::size_t max_header_bytes = std::size_t{16} << 10;
   std::size_t max_unsent_bytes = std::size_t{1} << 20;      // of a slow reader, before it is cut

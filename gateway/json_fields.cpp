@@ -5,14 +5,44 @@
 #include <algorithm>
 #include <cmath>
 
-#include "common/base/check.h"
+#include "gateway/json_text.h"
 
 namespace baton::gateway {
 namespace {
 
 using Type = simdjson::dom::element_type;
 
+ApiError malformed(std::string_view body, simdjson::error_code code) {
+  const auto fault = find_json_fault(body, kMaxJsonDepth);
+  std::string where = fault ? fmt::format("{} at byte {}", fault->what, fault->offset)
+                            : std::string(simdjson::error_message(code));
+  return bad_request(
+      "invalid_json", "", fmt::format("The request body is not valid JSON: {}.", where));
+}
+
 }  // namespace
+
+ApiResult<simdjson::dom::object> parse_json_object(simdjson::dom::parser& parser,
+                                                   std::string_view body) {
+  // One level more than allowed: simdjson counts the document itself.
+  if (const auto code =
+          parser.allocate(std::max<std::size_t>(body.size(), 64), kMaxJsonDepth + 1)) {
+    return std::unexpected(malformed(body, code));
+  }
+  JsonElement root;
+  if (const auto code = parser.parse(body.data(), body.size()).get(root)) {
+    return std::unexpected(malformed(body, code));
+  }
+  simdjson::dom::object object;
+  if (root.get(object) != simdjson::SUCCESS) {
+    return std::unexpected(
+        bad_request("invalid_type",
+                    "",
+                    fmt::format("The request body must be a JSON object, but it is {}.",
+                                json_type_name(root))));
+  }
+  return object;
+}
 
 std::string_view json_type_name(const JsonElement& value) {
   switch (value.type()) {
@@ -44,6 +74,12 @@ ApiError wrong_type(std::string_view param, std::string_view expected, const Jso
                                  json_type_name(value)));
 }
 
+ApiError unsupported(std::string_view param, std::string_view what) {
+  return bad_request("unsupported_parameter",
+                     std::string(param),
+                     fmt::format("Unsupported parameter: '{}'. {}", param, what));
+}
+
 ApiError out_of_range(std::string_view param, std::string message) {
   return bad_request("invalid_value",
                      std::string(param),
@@ -53,22 +89,27 @@ ApiError out_of_range(std::string_view param, std::string message) {
 JsonFields::JsonFields(simdjson::dom::object object,
                        std::span<const std::string_view> known,
                        std::string path)
-    : known_(known), values_(known.size()), path_(std::move(path)) {
+    : path_(std::move(path)) {
   for (const auto field : object) {
-    const auto found = std::lower_bound(known_.begin(), known_.end(), field.key);
-    if (found != known_.end() && *found == field.key) {
-      values_[static_cast<std::size_t>(found - known_.begin())] = field.value;
-    } else {
+    if (!std::binary_search(known.begin(), known.end(), field.key)) {
       ++unknown_;
+      continue;
+    }
+    const auto before = std::ranges::find(present_, field.key, &Present::first);
+    if (before == present_.end()) {
+      present_.emplace_back(field.key, field.value);
+    } else {
+      before->second = field.value;
     }
   }
 }
 
 std::optional<JsonElement> JsonFields::get(std::string_view name) const {
-  const auto found = std::lower_bound(known_.begin(), known_.end(), name);
-  BATON_CHECK(found != known_.end() && *found == name, "a field that the table does not list");
-  const auto& value = values_[static_cast<std::size_t>(found - known_.begin())];
-  return value && !value->is_null() ? value : std::nullopt;
+  const auto found = std::ranges::find(present_, name, &Present::first);
+  if (found == present_.end() || found->second.is_null()) {
+    return std::nullopt;
+  }
+  return found->second;
 }
 
 void JsonFields::fail(ApiError error) {

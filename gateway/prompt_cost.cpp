@@ -7,10 +7,18 @@
 namespace baton::gateway {
 namespace {
 
+constexpr std::size_t kShortText = 4096;
+constexpr unsigned kShortTurns = 4;
+
 double thread_cpu_seconds() {
   timespec time{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
   return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
+}
+
+double weight_of(std::size_t bytes) {
+  thread_local unsigned turn = 0;
+  return bytes > kShortText ? 1.0 : turn++ % kShortTurns == 0 ? kShortTurns : 0.0;
 }
 
 class CountedTokenizer final : public engine::Tokenizer {
@@ -23,12 +31,16 @@ class CountedTokenizer final : public engine::Tokenizer {
   std::vector<TokenId> encode(std::string_view text,
                               bool special_allowed,
                               bool add_bos) const override {
-    const CpuTimer timer(seconds_);
+    const CpuTimer timer(seconds_, text.size());
     return inner_->encode(text, special_allowed, add_bos);
   }
   std::vector<TokenId> encode(std::span<const engine::PromptPiece> pieces,
                               bool add_bos) const override {
-    const CpuTimer timer(seconds_);
+    std::size_t bytes = 0;
+    for (const engine::PromptPiece& piece : pieces) {
+      bytes += piece.text.size();
+    }
+    const CpuTimer timer(seconds_, bytes);
     return inner_->encode(pieces, add_bos);
   }
   std::string_view token_bytes(TokenId id, bool with_special) const override {
@@ -49,7 +61,11 @@ class CountedTemplate final : public engine::ChatTemplate {
 
   Result<std::vector<engine::PromptPiece>> render(
       const engine::ChatTemplateInput& input) const override {
-    const CpuTimer timer(seconds_);
+    std::size_t bytes = 0;
+    for (const engine::ChatMessage& message : input.messages) {
+      bytes += message.content.size();
+    }
+    const CpuTimer timer(seconds_, bytes);
     return inner_->render(input);
   }
 
@@ -70,9 +86,16 @@ PromptCost::PromptCost(Metrics& metrics) {
   tokenize = part("tokenize");
 }
 
-CpuTimer::CpuTimer(const Counter& seconds) : seconds_(seconds), begin_(thread_cpu_seconds()) {}
+CpuTimer::CpuTimer(const Counter& seconds, std::size_t bytes)
+    : seconds_(seconds), weight_(weight_of(bytes)) {
+  if (weight_ > 0) {
+    begin_ = thread_cpu_seconds();
+  }
+}
 CpuTimer::~CpuTimer() {
-  seconds_.add(thread_cpu_seconds() - begin_);
+  if (weight_ > 0) {
+    seconds_.add(weight_ * (thread_cpu_seconds() - begin_));
+  }
 }
 
 std::unique_ptr<const engine::Tokenizer> counted(std::unique_ptr<const engine::Tokenizer> tokenizer,

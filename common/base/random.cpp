@@ -2,16 +2,25 @@
 
 #include <sys/random.h>
 
+#include <array>
+#include <utility>
+
 #include "common/base/check.h"
 
 namespace baton {
 
 RandomSource system_random() {
   return [] {
-    std::uint64_t bits = 0;
-    const auto got = ::getrandom(&bits, sizeof(bits), 0);
-    BATON_CHECK(got == static_cast<ssize_t>(sizeof(bits)), "getrandom failed");
-    return bits;
+    // Fetched in lots: a system call for each would show in a busy gateway. The kernel gives up to
+    // 256 bytes whole or not at all.
+    thread_local std::array<std::uint64_t, 32> lot;
+    thread_local std::size_t left = 0;
+    if (left == 0) {
+      const auto got = ::getrandom(lot.data(), sizeof(lot), 0);
+      BATON_CHECK(got == static_cast<ssize_t>(sizeof(lot)), "getrandom failed");
+      left = lot.size();
+    }
+    return std::exchange(lot[--left], 0);
   };
 }
 

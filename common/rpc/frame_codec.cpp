@@ -17,7 +17,10 @@ Status encode_frame(const wire::Frame& frame, std::string& out) {
   for (std::size_t i = 0; i < kFrameHeaderBytes; ++i) {
     out.push_back(static_cast<char>((size >> (8 * i)) & 0xffU));
   }
-  frame.AppendToString(&out);
+  // Sizes are known by now; AppendToString would count them all again.
+  const std::size_t begin = out.size();
+  out.resize(begin + size);
+  frame.SerializeWithCachedSizesToArray(reinterpret_cast<std::uint8_t*>(out.data() + begin));
   return {};
 }
 

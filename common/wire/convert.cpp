@@ -128,6 +128,14 @@ std::string wire_text(std::string_view text) {
   return out;
 }
 
+std::size_t max_scored_prompt(std::int32_t alternatives) {
+  constexpr std::size_t kRoom = (std::size_t{1} << 20) - 16'384;  // a frame, less the rest of it
+  // Tag and length, token with its tag, number with its tag; of a list, tag and length.
+  constexpr std::size_t kEntry = 2 + 6 + 5;
+  constexpr std::size_t kList = 4;
+  return kRoom / (kEntry * (1 + static_cast<std::size_t>(alternatives)) + kList);
+}
+
 wire::KvLayout to_wire(const KvLayout& layout) {
   wire::KvLayout message;
   message.set_layers(layout.layers);

@@ -118,7 +118,8 @@ class Cluster:
             "model": {"id": "smollm2-135m-instruct"},
             "kv": {"arena_mb": 256},
             "gateway": {"listen": f"127.0.0.1:{self.api_port}",
-                        "control_listen": f"127.0.0.1:{self.control_port}"},
+                        "control_listen": f"127.0.0.1:{self.control_port}",
+                        "admin_listen": f"127.0.0.1:{free_port()}"},
             "prefill": {"pool": [node_entry(f"prefill-{i}") for i in range(prefill)]},
             "decode": {"pool": [node_entry(f"decode-{i}") for i in range(decode)]},
         }, config or {})
@@ -167,7 +168,7 @@ class Cluster:
     def admin(self, name):
         """host:port of a process's /metrics page."""
         if name == "gateway":
-            return f"{self.host}:{self.api_port}"
+            return self.config["gateway"]["admin_listen"]
         pool = self.config[name.split("-")[0]]["pool"]
         return next(node["admin_listen"] for node in pool if node["name"] == name)
 
