@@ -275,7 +275,7 @@ int main(int argc, char** argv) {
   if (only.empty() || only == "attention") {
     for (const bench::Heads& heads :
          {bench::Heads{"SmolLM2", 9, 3, 64}, bench::Heads{"Gemma", 4, 1, 256}}) {
-      for (const KvDType dtype : {KvDType::F16, KvDType::I8, KvDType::F8}) {
+      for (const KvDType dtype : {KvDType::I16, KvDType::F16, KvDType::I8, KvDType::F8}) {
         for (const std::size_t context : {512, 2048, 4096}) {
           bench::bench_attention(**backend, roofs, heads, dtype, 1, context, 1, budget);
           bench::bench_attention(**backend, roofs, heads, dtype, 8, context, 1, budget);

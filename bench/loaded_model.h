@@ -25,7 +25,7 @@ struct LoadOptions {
   std::uint32_t step_tokens = 512;
   std::size_t sequences = 1;
   std::size_t tokens = 0;  // KV room of each sequence
-  KvDType kv_dtype = KvDType::F16;
+  KvDType kv_dtype = KvDType::I16;
   std::string packed_cache;  // folder of packed weights; empty: none
 };
 

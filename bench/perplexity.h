@@ -23,7 +23,7 @@ struct PerplexityOptions {
   unsigned chunks = 0;                             // 0: all
   unsigned threads = 0;                            // 0: all cores
   std::string backend = "cpu";                     // cpu or reference
-  KvDType kv_dtype = KvDType::F16;                 // of keys and values
+  KvDType kv_dtype = KvDType::I16;                 // of keys and values
   std::function<void(std::string_view)> progress;  // one line a chunk; may be empty
 };
 

@@ -30,7 +30,7 @@ namespace baton::bench {
 struct SameTokensOptions {
   std::string prompts_file;                     // JSONL: {"prompt": text, "max_tokens": n}
   std::string model = "smollm2-135m-instruct";  // catalogue name, or a path of a GGUF file
-  std::string kv_dtype = "f16";                 // kv.dtype of the nodes
+  std::string kv_dtype = "i16";                 // kv.dtype of the nodes
   // Ranks of the prefill node in tcp and of the decode node in shm; the others have one.
   unsigned tensor_parallel = 1;
   std::string bin_folder;                          // where the programs are

@@ -78,7 +78,7 @@ void add_same_tokens(CLI::App& group, Action& chosen) {
       ->capture_default_str();
   command->add_option("--kv-dtype", arguments->options.kv_dtype, "Type of keys and values")
       ->capture_default_str()
-      ->check(CLI::IsMember({"f16", "f32", "i8", "f8"}));
+      ->check(CLI::IsMember({"i16", "f16", "f32", "i8", "f8"}));
   command->add_option("--arena-mb", arguments->options.arena_mb, "KV memory of each node")
       ->capture_default_str();
   command->add_option(

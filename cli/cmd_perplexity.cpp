@@ -14,7 +14,7 @@ namespace {
 
 struct PerplexityArguments {
   bench::PerplexityOptions options;
-  std::string kv_dtype = "f16";
+  std::string kv_dtype = "i16";
   bool json = false;
 };
 
@@ -27,9 +27,9 @@ int run(const PerplexityArguments& arguments) {
   options.model = *path;
   options.progress = [](std::string_view line) { fmt::print(stderr, "    {}\n", line); };
   const auto dtype = kv_dtype_named(arguments.kv_dtype);
-  // Another type is measured beside f16, so that its cost is seen.
+  // Another type is measured beside i16, the default, so that its cost is seen.
   std::optional<bench::PerplexityResult> plain;
-  if (dtype && *dtype != KvDType::F16) {
+  if (dtype && *dtype != KvDType::I16) {
     const auto result = bench::run_perplexity(options);
     if (!result) {
       return report("perplexity", result.error());
@@ -45,7 +45,7 @@ int run(const PerplexityArguments& arguments) {
   if (arguments.json) {
     const std::string beside =
         plain ? fmt::format(
-                    ",\"f16_perplexity\":{:.6f},\"cost_percent\":{:.4f}", plain->perplexity, cost)
+                    ",\"i16_perplexity\":{:.6f},\"cost_percent\":{:.4f}", plain->perplexity, cost)
               : std::string();
     fmt::print(
         "{{\"perplexity\":{:.6f},\"standard_error\":{:.6f},\"tokens\":{},\"chunks\":{},"
@@ -63,7 +63,7 @@ int run(const PerplexityArguments& arguments) {
                result->tokens,
                result->chunks);
     if (plain) {
-      fmt::print("keys and values in {}: {:+.3f} % beside {:.4f} in f16\n",
+      fmt::print("keys and values in {}: {:+.3f} % beside {:.4f} in i16\n",
                  arguments.kv_dtype,
                  cost,
                  plain->perplexity);
@@ -96,9 +96,9 @@ void add_perplexity(CLI::App& app, Action& chosen) {
   command
       ->add_option("--kv-dtype",
                    arguments->kv_dtype,
-                   "Type of keys and values; others than f16 are measured beside it")
+                   "Type of keys and values; others than i16 are measured beside it")
       ->capture_default_str()
-      ->check(CLI::IsMember({"f16", "f32", "i8", "f8"}));
+      ->check(CLI::IsMember({"i16", "f16", "f32", "i8", "f8"}));
   command->add_flag("--json", arguments->json, "Print one JSON line instead of text");
   command->footer(
       "Examples:\n"

@@ -243,6 +243,9 @@ void Scheduler::step_done(Step step, node::StepEngine::Outcome outcome) {
     if (auto& first = outcome.result.sampled[i]) {
       sampled.insert(sampled.begin(), std::move(*first));
     }
+    if (engine::wants_prompt_logprobs(running.sequence->request())) {
+      running.scores.add(std::move(outcome.result.scored[i]));
+    }
     running.is_over = running.is_over ||
                       apply(step.slices[i], sampled, outcome.result.drafted[i], outcome.duration);
     if (!running.is_over && running.hand_back) {
@@ -298,7 +301,11 @@ void Scheduler::report(Running& running, TokenEvent event, FinishReason finish) 
     event.figures = running.figures;
     probe_.ended(finish);
   }
-  stream_.add(running.client, event);
+  if (running.scores.empty()) {
+    return stream_.add(running.client, event);
+  }
+  running.scores.put(event);
+  stream_.send_now(running.client, event);  // nearly as large as a frame may be
 }
 
 void Scheduler::tell(const Running& running, const Error& why) {

@@ -28,6 +28,7 @@
 #include "engine/step/sequence.h"
 #include "engine/step/step_cost.h"
 #include "node/client.h"
+#include "node/prompt_scores.h"
 #include "node/step_engine.h"
 #include "node/token_stream.h"
 
@@ -88,6 +89,7 @@ class Scheduler {
     node::ClientId client;
     std::unique_ptr<engine::Sequence> sequence;
     RequestFigures figures;
+    node::PromptScores scores;  // of a prompt computed here
     TimePoint arrived;
     TimerHandle deadline;
     std::uint64_t last_turn = 0;

@@ -85,8 +85,10 @@ Result<KvGrant> Service::reserve_local(node::ClientId client,
                                        const engine::RequestSize& size,
                                        const GrantTable::Terms& terms) {
   const std::uint32_t block_tokens = kv_.layout().block_tokens;
-  // The last token is always computed: its result gives the first new one.
-  const std::uint32_t max_prefix = (size.context - 1) / block_tokens;
+  // The last token is always computed: its result gives the first new one. So is every token whose
+  // log-probability is asked for.
+  const std::uint32_t max_prefix =
+      engine::wants_prompt_logprobs(request) ? 0 : (size.context - 1) / block_tokens;
   const std::uint32_t cached =
       kv_.index().peek(engine::context_of(request), max_prefix) * block_tokens;
   // A resumed request has grown; where it was taken by its prompt, it is taken again.

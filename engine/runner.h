@@ -61,6 +61,10 @@ struct SequenceSlice {
   std::span<const TokenId>
       barred;                 // tokens that may not be sampled (stop tokens before min_tokens)
   TokenMask* mask = nullptr;  // of a grammar; null: none
+  // Tokens whose log-probabilities are asked for, with so many alternatives: targets[i] follows
+  // tokens[i]. Empty: none; else all of `tokens` have one but a last one that samples.
+  std::span<const TokenId> targets;
+  std::uint32_t target_alternatives = 0;
   // Guesses of what follows `tokens`, computed in the same step: while a sampled token equals its
   // draft, the token behind it is sampled too, as if the draft were the last of `output`. Empty
   // without `sample`. Keys and values behind the first wrong draft are of no use.
@@ -88,6 +92,9 @@ struct StepResult {
   // What was sampled behind right drafts, in order: one list for each slice.
   std::vector<std::vector<SampledToken>> followed;
   std::vector<std::uint32_t> drafted;  // drafts of each slice
+  // The targets of each slice with their log-probabilities; an empty list where none were asked
+  // for.
+  std::vector<std::vector<SampledToken>> scored;
 };
 
 // Called on the engine thread after a layer's keys and values of every slice are in the arena.

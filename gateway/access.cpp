@@ -37,8 +37,7 @@ Access access_of(std::string_view path) {
   if (path == "/health" || path == "/livez" || path == "/readyz") {
     return Access::Anybody;
   }
-  const bool is_admin =
-      path == "/metrics" || path.starts_with("/baton/") || path.starts_with("/v1/baton/");
+  const bool is_admin = path.starts_with("/baton/") || path.starts_with("/v1/baton/");
   return is_admin ? Access::Admin : Access::Key;
 }
 

@@ -17,7 +17,7 @@
 namespace baton::gateway {
 
 enum class Access : std::uint8_t { Anybody, Key, Admin };
-// Health needs no key; metrics, status and draining need one marked admin.
+// Health needs no key; status and draining need one marked admin.
 Access access_of(std::string_view path);
 
 class Caller {
@@ -25,6 +25,8 @@ class Caller {
   Caller() = default;  // there are no keys: may do everything
   explicit Caller(std::shared_ptr<const ApiKey> key) : key_(std::move(key)) {}
 
+  // Of the key; empty without one.
+  std::string name() const { return key_ == nullptr ? std::string() : key_->name; }
   bool may_use_model(std::string_view model) const {
     return key_ == nullptr || key_->may_use_model(model);
   }

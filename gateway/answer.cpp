@@ -1,33 +1,60 @@
 #include "gateway/answer.h"
 
+#include <algorithm>
+#include <optional>
+
 #include "gateway/delivery.h"
 #include "gateway/replies.h"
+#include "gateway/responses.h"
 
 namespace baton::gateway {
 namespace {
 
-ResponseOptions options_of(const ApiRequest& api) {
-  return ResponseOptions{api.sampling.num_logprobs >= 0,
-                         api.return_token_ids,
-                         api.stream && api.include_usage,
-                         api.stream && api.include_usage && api.continuous_usage};
-}
+class ChoiceSink final : public AnswerSink {
+ public:
+  ChoiceSink(std::shared_ptr<Answer> answer, Delivery& delivery, std::uint32_t choice)
+      : answer_(std::move(answer)), delivery_(delivery), choice_(choice) {}
+  void on_tokens(TokenEvent event) override {
+    delivery_.put(answer_, choice_, Answer::Item(std::move(event)));
+  }
+  void on_end(AnswerEnd end) override {
+    delivery_.put(answer_, choice_, Answer::Item(std::move(end)));
+  }
+
+ private:
+  const std::shared_ptr<Answer> answer_;
+  Delivery& delivery_;
+  const std::uint32_t choice_;
+};
 
 }  // namespace
 
 Answer::Answer(std::shared_ptr<HttpExchange> exchange,
                const ApiRequest& api,
                AnswerSetup setup,
+               std::unique_ptr<AnswerWriter> writer,
                Delivery& delivery)
     : exchange_(std::move(exchange)),
       setup_(std::move(setup)),
       stream_(api.stream),
-      logprobs_(api.sampling.num_logprobs >= 0),
-      return_token_ids_(api.return_token_ids),
       delivery_(delivery),
-      writer_(setup_.identity, options_of(api)),
-      detokenizer_(*setup_.artifacts->tokenizer, !api.skip_special_tokens),
-      watcher_(api.stop, api.include_stop_text) {}
+      writer_(std::move(writer)) {
+  choices_.reserve(setup_.choices.size());
+  for (const AnswerSetup::Choice& choice : setup_.choices) {
+    const AnswerSetup::Prompt& prompt = setup_.prompts[choice.prompt];
+    choices_.push_back({ChoiceStream(api,
+                                     {*setup_.artifacts->tokenizer,
+                                      setup_.text,
+                                      choice.id,
+                                      static_cast<std::uint32_t>(choices_.size()),
+                                      choice.min_tokens,
+                                      prompt.text,
+                                      prompt.ids}),
+                        false,
+                        0,
+                        {}});
+  }
+}
 
 void Answer::start() {
   last_write_ = exchange_->request().received;
@@ -46,102 +73,52 @@ void Answer::start() {
   }
 }
 
-void Answer::on_tokens(TokenEvent event) {
-  delivery_.put(shared_from_this(), Item(std::move(event)));
+std::shared_ptr<AnswerSink> Answer::sink(std::uint32_t choice) {
+  return std::make_shared<ChoiceSink>(shared_from_this(), delivery_, choice);
 }
 
-void Answer::on_end(AnswerEnd end) {
-  delivery_.put(shared_from_this(), Item(std::move(end)));
-}
-
-void Answer::take(Item item) {
+void Answer::take(std::uint32_t choice, Item item) {
   if (done_) {
     return;
   }
-  if (auto* event = std::get_if<TokenEvent>(&item)) {
-    take_tokens(std::move(*event));
+  if (const auto* event = std::get_if<TokenEvent>(&item)) {
+    take_tokens(choice, *event);
   } else {
-    take_end(std::move(std::get<AnswerEnd>(item)));
+    take_end(choice, std::move(std::get<AnswerEnd>(item)));
   }
-}
-
-void Answer::show(std::string_view text) {
-  if (completion_tokens_ <= setup_.min_tokens) {
-    visible_ += text;  // a stop string may not end the answer yet
-  } else if (watcher_.push(text, visible_)) {
-    stopped_ = true;
-  }
-}
-
-void Answer::add_token(const TokenEvent& event, std::size_t i) {
-  const TokenId token = event.tokens[i];
-  ++completion_tokens_;
-  const bool is_stop_token = event.finish == FinishReason::Stop && i + 1 == event.tokens.size();
-  if (return_token_ids_) {
-    token_ids_.push_back(token);
-  }
-  if (is_stop_token) {
-    return;
-  }
-  const engine::Tokenizer& tokenizer = *setup_.artifacts->tokenizer;
-  if (logprobs_ && i < event.logprobs.size()) {
-    TextLogprob entry{
-        std::string(tokenizer.token_bytes(token, true)), event.logprobs[i].logprob, {}};
-    if (i < event.top_logprobs.size()) {
-      for (const TokenLogprob& top : event.top_logprobs[i]) {
-        entry.top.push_back({std::string(tokenizer.token_bytes(top.token, true)), top.logprob});
-      }
-    }
-    entries_.push_back(std::move(entry));
-  }
-  show(detokenizer_.push(token));
-}
-
-void Answer::take_tokens(TokenEvent event) {
-  for (std::size_t i = 0; i < event.tokens.size() && !stopped_; ++i) {
-    add_token(event, i);
-  }
-  if (stopped_) {
-    setup_.stop(setup_.id, setup_.wants_figures);
-  }
-  flush_chunk();
-}
-
-ChoiceText Answer::choice() const {
-  return ChoiceText{visible_, entries_, entries_offset_, token_ids_};
-}
-
-Usage Answer::usage(std::uint32_t cached_tokens) const {
-  return Usage{setup_.prompt_tokens, completion_tokens_, cached_tokens};
 }
 
 // A chunk goes out when there is text to show: ids and log-probabilities of tokens whose text is
 // held back go with it.
-void Answer::flush_chunk() {
-  if (!stream_ || visible_.empty()) {
+void Answer::take_tokens(std::uint32_t number, const TokenEvent& event) {
+  ChoiceStream& choice = choices_[number].stream;
+  if (!choice.is_stopped() && choice.take(event)) {
+    setup_.stop(setup_.choices[number].id, setup_.wants_figures);
+  }
+  if (!stream_ || !choice.has_text()) {
     return;
   }
   std::string out;
-  begin_stream(out);
-  writer_.chunk(out, choice(), usage(0));
-  for (const TextLogprob& entry : entries_) {
-    entries_offset_ += static_cast<std::uint32_t>(entry.bytes.size());
-  }
-  visible_.clear();
-  entries_.clear();
-  token_ids_.clear();
+  begin(number, out);
+  writer_->chunk(out, choice.text(), usage());
+  choice.clear();
   send(out);
 }
 
-void Answer::begin_stream(std::string& out) {
-  if (!exchange_->is_started()) {
-    HttpHeaders headers = api_headers("text/event-stream; charset=utf-8", setup_.request_id);
-    headers.emplace_back("cache-control", "no-cache");
-    headers.emplace_back("x-accel-buffering", "no");
-    exchange_->start_stream(200, std::move(headers));
+void Answer::begin_stream() {
+  if (exchange_->is_started()) {
+    return;
   }
-  if (!std::exchange(began_, true)) {
-    writer_.begin(out, setup_.prompt_ids);
+  HttpHeaders headers = api_headers("text/event-stream; charset=utf-8", setup_.request_id);
+  headers.emplace_back("cache-control", "no-cache");
+  headers.emplace_back("x-accel-buffering", "no");
+  exchange_->start_stream(200, std::move(headers));
+}
+
+void Answer::begin(std::uint32_t number, std::string& out) {
+  if (!std::exchange(choices_[number].began, true)) {
+    begin_stream();
+    writer_->begin(out, number, prompt_ids(number));
   }
 }
 
@@ -150,43 +127,86 @@ void Answer::send(std::string_view bytes) {
   exchange_->write(bytes);
 }
 
-void Answer::take_end(AnswerEnd end) {
-  if (end.error && !stopped_) {
+const std::vector<TokenId>& Answer::prompt_ids(std::uint32_t number) const {
+  return setup_.prompts[setup_.choices[number].prompt].ids;
+}
+
+Usage Answer::usage() const {
+  Usage total;
+  for (const AnswerSetup::Prompt& prompt : setup_.prompts) {
+    total.prompt_tokens += prompt.tokens;
+  }
+  for (const Choice& choice : choices_) {
+    total.completion_tokens += choice.stream.completion_tokens();
+    total.reasoning_tokens += choice.stream.reasoning_tokens();
+  }
+  if (ended_ < choices_.size()) {
+    return total;
+  }
+  // What one choice left in the cache for the next was not there before the request.
+  std::vector<std::optional<std::uint32_t>> cached(setup_.prompts.size());
+  for (std::size_t i = 0; i < choices_.size(); ++i) {
+    auto& least = cached[setup_.choices[i].prompt];
+    least = std::min(least.value_or(choices_[i].cached_tokens), choices_[i].cached_tokens);
+  }
+  for (const auto& least : cached) {
+    total.cached_tokens += least.value_or(0);
+  }
+  return total;
+}
+
+void Answer::take_end(std::uint32_t number, AnswerEnd end) {
+  Choice& choice = choices_[number];
+  if (end.error && !choice.stream.is_stopped()) {
     return fail(*end.error);
   }
-  if (!stopped_) {
-    show(detokenizer_.flush());
-    if (!stopped_) {
-      watcher_.flush(visible_);
-    }
+  choice.stream.end(end.finish);
+  choice.cached_tokens = end.figures.cached_tokens;
+  if (setup_.wants_figures) {
+    choice.figures = figures_json(end.figures);
   }
-  const FinishReason finish = stopped_ ? FinishReason::Stop : end.finish;
-  const std::string figures = setup_.wants_figures ? figures_json(end.figures) : std::string();
-  const Usage total = usage(end.figures.cached_tokens);
-  done_ = true;
+  const bool is_last = ++ended_ == choices_.size();
   if (!stream_) {
-    return reply_json(*exchange_,
-                      200,
-                      writer_.whole(choice(), finish, total, setup_.prompt_ids, figures),
-                      setup_.request_id);
+    return is_last ? reply_whole() : void();
   }
   std::string out;
-  begin_stream(out);
-  writer_.close(out, choice(), finish, total, figures);
-  writer_.usage(out, total);
-  ResponseWriter::done(out);
+  begin(number, out);
+  const Usage total = usage();
+  writer_->close(out, choice.stream.text(), choice.stream.ending(), total, choice.figures);
+  choice.stream.clear();
+  if (is_last) {
+    done_ = true;
+    writer_->finish(out, total);
+  }
   send(out);
-  exchange_->finish();
+  if (is_last) {
+    exchange_->finish();
+  }
+}
+
+void Answer::reply_whole() {
+  done_ = true;
+  std::vector<WholeChoice> choices;
+  for (std::uint32_t i = 0; i < choices_.size(); ++i) {
+    const ChoiceStream& stream = choices_[i].stream;
+    choices.push_back({stream.text(), stream.ending(), prompt_ids(i), stream.prompt_logprobs()});
+  }
+  reply_json(*exchange_,
+             200,
+             writer_->whole(choices, usage(), choices_.front().figures),
+             setup_.request_id);
 }
 
 void Answer::fail(const ApiError& error) {
   done_ = true;
+  if (choices_.size() > 1) {
+    setup_.cancel("another choice of the answer has failed");
+  }
   if (!exchange_->is_started()) {
     return reply_error(*exchange_, error, setup_.request_id);
   }
   std::string out;
-  ResponseWriter::error(out, error);
-  ResponseWriter::done(out);
+  writer_->fail(out, error);
   send(out);
   exchange_->finish();
 }
@@ -196,15 +216,13 @@ void Answer::tick(TimePoint now) {
     return;
   }
   // From here on the status is 200, whatever comes: a proxy in front would cut a silent connection.
-  std::string out;
-  begin_stream(out);
-  ResponseWriter::comment(out);
-  send(out);
+  begin_stream();
+  send(kSseComment);
 }
 
 void Answer::gone() {
   if (!std::exchange(done_, true)) {
-    setup_.cancel(setup_.id, "client gone");
+    setup_.cancel("client gone");
   }
 }
 

@@ -1,97 +1,104 @@
-// One generation's way back to its client: turns tokens into text, watches stop strings, writes the
-// stream or the whole reply, and tells the tracker when the client leaves or a stop string ends the
-// answer.
+// The way of an answer back to its client: gathers what the nodes send for each choice of one HTTP
+// request, writes the stream or the whole reply once, and tells the tracker when the client leaves
+// or a stop string ends a choice.
 //
-// Owner: the tracker, as its sink, until the end. Thread: `on_tokens` and `on_end` on the
-// control strand; everything else on the exchange's I/O thread. Failure: errors before the
-// first byte become the HTTP status, later ones an event in the stream.
+// Sequence of events: start, then for each choice on_tokens* -> on_end of its sink. The reply ends
+// when every choice has ended; one that fails ends all.
+//
+// Owner: its sinks, which the tracker holds until the end of their choices. Thread: sinks on the
+// control strand; everything else on the exchange's I/O thread. Failure: errors before the first
+// byte become the HTTP status, later ones an event in the stream.
 #pragma once
 
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
-#include "engine/tokenizer/tokenizer.h"
 #include "gateway/answer_sink.h"
+#include "gateway/answer_writer.h"
+#include "gateway/choice_stream.h"
 #include "gateway/http_exchange.h"
 #include "gateway/openai_request.h"
-#include "gateway/responses.h"
 #include "gateway/served_models.h"
-#include "gateway/stop_watcher.h"
 
 namespace baton::gateway {
 
 class Delivery;
 
 struct AnswerSetup {
-  RequestId id{};
+  struct Prompt {
+    std::uint32_t tokens = 0;
+    std::vector<TokenId> ids;  // only when they are to be returned, or echoed
+    std::string text;          // only when it is echoed
+  };
+  struct Choice {
+    RequestId id{};
+    std::uint32_t prompt = 0;  // number of its prompt
+    std::uint32_t min_tokens = 0;
+  };
   std::string request_id;  // of the x-request-id header
-  ResponseIdentity identity;
   std::shared_ptr<const ModelArtifacts> artifacts;
-  std::vector<TokenId> prompt_ids;  // only when they are to be returned
-  std::uint32_t prompt_tokens = 0;
-  std::uint32_t min_tokens = 0;
+  std::vector<Prompt> prompts;
+  AnswerTextOptions text;
+  std::vector<Choice> choices;  // in the order of their index in the reply
   bool wants_figures = false;
-  Duration keepalive{};                                       // silence before a comment
-  std::function<void(RequestId, const std::string&)> cancel;  // any thread
-  std::function<void(RequestId, bool want_figures)> stop;     // any thread
+  Duration keepalive{};                                    // silence before a comment
+  std::function<void(const std::string& reason)> cancel;   // every choice; any thread
+  std::function<void(RequestId, bool want_figures)> stop;  // any thread
 };
 
-class Answer final : public AnswerSink, public std::enable_shared_from_this<Answer> {
+class Answer final : public std::enable_shared_from_this<Answer> {
  public:
   using Item = std::variant<TokenEvent, AnswerEnd>;
 
   Answer(std::shared_ptr<HttpExchange> exchange,
          const ApiRequest& api,
          AnswerSetup setup,
+         std::unique_ptr<AnswerWriter> writer,
          Delivery& delivery);
 
-  // Watches the client. On the I/O thread, before the request is submitted.
+  // Watches the client. On the I/O thread, before a request is submitted.
   void start();
-
-  void on_tokens(TokenEvent event) override;
-  void on_end(AnswerEnd end) override;
+  // Where the tracker hands the tokens of one choice.
+  std::shared_ptr<AnswerSink> sink(std::uint32_t choice);
 
   // From the delivery, on the I/O thread.
-  void take(Item item);
+  void take(std::uint32_t choice, Item item);
   HttpExchange& exchange() { return *exchange_; }
 
  private:
-  void take_tokens(TokenEvent event);
-  void take_end(AnswerEnd end);
-  void add_token(const TokenEvent& event, std::size_t i);
-  void show(std::string_view text);  // through the stop watcher into visible_
-  void flush_chunk();
+  struct Choice {
+    ChoiceStream stream;
+    bool began = false;  // its first chunk is out
+    std::uint32_t cached_tokens = 0;
+    std::string figures;  // JSON, when asked for
+  };
+
+  void take_tokens(std::uint32_t number, const TokenEvent& event);
+  void take_end(std::uint32_t number, AnswerEnd end);
+  void reply_whole();
   void fail(const ApiError& error);
-  void begin_stream(std::string& out);
+  // Head of the stream and the first chunk of the choice, unless they are out.
+  void begin_stream();
+  void begin(std::uint32_t number, std::string& out);
   void send(std::string_view bytes);
-  ChoiceText choice() const;
-  Usage usage(std::uint32_t cached_tokens) const;
+  const std::vector<TokenId>& prompt_ids(std::uint32_t number) const;
+  // So far; cached tokens are known when all choices have ended.
+  Usage usage() const;
   void tick(TimePoint now);
   void gone();
 
   const std::shared_ptr<HttpExchange> exchange_;
   const AnswerSetup setup_;
   const bool stream_;
-  const bool logprobs_;
-  const bool return_token_ids_;
   Delivery& delivery_;
-
-  ResponseWriter writer_;
-  engine::Detokenizer detokenizer_;
-  StopWatcher watcher_;
-  // Gathered for the next chunk, or for the whole reply.
-  std::string visible_;
-  std::vector<TextLogprob> entries_;
-  std::vector<TokenId> token_ids_;
-  std::uint32_t entries_offset_ = 0;  // text before entries_, for text_offset
-  std::uint32_t completion_tokens_ = 0;
-  bool stopped_ = false;  // by a stop string
-  bool done_ = false;     // the reply is finished or the client gone
-  bool began_ = false;    // the stream's first chunk is out
+  const std::unique_ptr<AnswerWriter> writer_;
+  std::vector<Choice> choices_;  // beside setup_.choices
+  std::size_t ended_ = 0;        // choices
+  bool done_ = false;            // the reply is finished or the client gone
   TimePoint last_write_;
 };
 

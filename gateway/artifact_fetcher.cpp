@@ -28,6 +28,7 @@ Result<std::shared_ptr<const ModelArtifacts>> build_artifacts(std::string_view b
   } else if (chat_template.error().code != ErrorCode::NotFound) {
     return std::unexpected(chat_template.error());
   }
+  artifacts->format = detect_format(*spec, artifacts->chat_template.get());
   BATON_ASSIGN(auto tokenizer, engine::Tokenizer::create(std::move(*spec)));
   artifacts->tokenizer = counted(std::move(tokenizer), cost);
   return artifacts;

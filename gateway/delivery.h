@@ -6,7 +6,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <utility>
 #include <vector>
 
 #include "common/exec/executor.h"
@@ -20,10 +19,15 @@ class Delivery {
   Delivery(const Delivery&) = delete;
   Delivery& operator=(const Delivery&) = delete;
 
-  void put(std::shared_ptr<Answer> answer, Answer::Item item);
+  void put(std::shared_ptr<Answer> answer, std::uint32_t choice, Answer::Item item);
 
  private:
-  using Batch = std::vector<std::pair<std::shared_ptr<Answer>, Answer::Item>>;
+  struct Entry {
+    std::shared_ptr<Answer> answer;
+    std::uint32_t choice = 0;
+    Answer::Item item;
+  };
+  using Batch = std::vector<Entry>;
   void flush();
 
   Executor& executor_;

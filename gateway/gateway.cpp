@@ -8,6 +8,7 @@
 #include "common/base/cores.h"
 #include "common/base/random.h"
 #include "common/exec/asio_executor.h"
+#include "common/obs/admin_server.h"
 #include "common/obs/metrics.h"
 #include "common/rpc/tcp_network.h"
 #include "gateway/api_handler.h"
@@ -92,7 +93,8 @@ struct Gateway::Parts {
         tracker(control.executor(), membership, pairs, log, probe, tracker_options(config, tuning)),
         fetcher(
             control.executor(), membership, pool, log, [this] { publisher.publish(); }, cost),
-        publisher(metrics, membership, pairs, fetcher, models),
+        publisher(metrics, membership, pairs, fetcher, config.model, models),
+        responses(std::size_t{config.gateway.store_responses_mb} << 20),
         api(ApiHandlerDeps{control.executor(),
                            tracker,
                            models,
@@ -100,13 +102,13 @@ struct Gateway::Parts {
                            pool,
                            keys,
                            random,
-                           [this] { return metrics.to_text(); },
                            [this] { return status(); },
                            [this](const NodeName& node, std::chrono::milliseconds limit) {
                              return membership.drain(node, limit);
                            },
                            config.model.id,
                            std::chrono::milliseconds(config.gateway.keepalive_ms),
+                           responses,
                            cost}) {}
 
   void on_node_up(Node& node) {
@@ -144,9 +146,11 @@ struct Gateway::Parts {
   RequestTracker tracker;
   ArtifactFetcher fetcher;
   ModelPublisher publisher;
+  ResponseStore responses;
   ApiHandler api;
   std::shared_ptr<TlsCertificates> certificates;  // null: plain HTTP
   std::unique_ptr<HttpServer> http;
+  std::unique_ptr<AdminServer> admin;
   bool stopped = false;
 };
 
@@ -183,10 +187,23 @@ Result<std::unique_ptr<Gateway>> Gateway::start(const ClusterConfig& config,
       HttpServer::start(std::move(options), [&parts](std::shared_ptr<HttpExchange> exchange) {
         parts.api.handle(std::move(exchange));
       }));
-  log.info("serving {}://{}/v1, nodes dial {}",
+  AdminHandlers admin;
+  admin.metrics = [&parts] { return parts.metrics.to_text(); };
+  admin.ready = [&parts] {
+    return parts.api.is_ready() ? AdminHandlers::Answer{true, "ready"}
+                                : AdminHandlers::Answer{false, "no pair of nodes is ready"};
+  };
+  auto serving = AdminServer::start(config.gateway.admin_listen, std::move(admin));
+  if (!serving) {
+    return fail(serving.error().code,
+                fmt::format("gateway.admin_listen: {}", serving.error().message));
+  }
+  parts.admin = std::move(*serving);
+  log.info("serving {}://{}/v1, nodes dial {}, metrics at http://{}/metrics",
            parts.certificates ? "https" : "http",
            gateway->http_address(),
-           gateway->control_address());
+           gateway->control_address(),
+           gateway->admin_address());
   return gateway;
 }
 
@@ -195,6 +212,9 @@ std::string Gateway::http_address() const {
 }
 std::string Gateway::control_address() const {
   return parts_->membership.address();
+}
+std::string Gateway::admin_address() const {
+  return parts_->admin->address();
 }
 const HttpServerStats& Gateway::http_stats() const {
   return parts_->http->stats();
@@ -224,6 +244,9 @@ void Gateway::stop() {
     return;
   }
   parts_->api.drain();
+  if (parts_->admin) {
+    parts_->admin->stop();
+  }
   // Open requests get their error before the connections close.
   parts_->control.run_and_wait([this] {
     parts_->tracker.shut_down(

@@ -36,6 +36,7 @@ class Gateway {
 
   std::string http_address() const;
   std::string control_address() const;
+  std::string admin_address() const;
   const HttpServerStats& http_stats() const;
   // Readiness off, no new work; returns when all replies are finished or `limit` has passed.
   void drain(std::chrono::milliseconds limit);

@@ -5,12 +5,44 @@
 #include <algorithm>
 #include <cmath>
 
+#include "gateway/json_text.h"
+
 namespace baton::gateway {
 namespace {
 
 using Type = simdjson::dom::element_type;
 
+ApiError malformed(std::string_view body, simdjson::error_code code) {
+  const auto fault = find_json_fault(body, kMaxJsonDepth);
+  std::string where = fault ? fmt::format("{} at byte {}", fault->what, fault->offset)
+                            : std::string(simdjson::error_message(code));
+  return bad_request(
+      "invalid_json", "", fmt::format("The request body is not valid JSON: {}.", where));
+}
+
 }  // namespace
+
+ApiResult<simdjson::dom::object> parse_json_object(simdjson::dom::parser& parser,
+                                                   std::string_view body) {
+  // One level more than allowed: simdjson counts the document itself.
+  if (const auto code =
+          parser.allocate(std::max<std::size_t>(body.size(), 64), kMaxJsonDepth + 1)) {
+    return std::unexpected(malformed(body, code));
+  }
+  JsonElement root;
+  if (const auto code = parser.parse(body.data(), body.size()).get(root)) {
+    return std::unexpected(malformed(body, code));
+  }
+  simdjson::dom::object object;
+  if (root.get(object) != simdjson::SUCCESS) {
+    return std::unexpected(
+        bad_request("invalid_type",
+                    "",
+                    fmt::format("The request body must be a JSON object, but it is {}.",
+                                json_type_name(root))));
+  }
+  return object;
+}
 
 std::string_view json_type_name(const JsonElement& value) {
   switch (value.type()) {
@@ -40,6 +72,12 @@ ApiError wrong_type(std::string_view param, std::string_view expected, const Jso
                                  param,
                                  expected,
                                  json_type_name(value)));
+}
+
+ApiError unsupported(std::string_view param, std::string_view what) {
+  return bad_request("unsupported_parameter",
+                     std::string(param),
+                     fmt::format("Unsupported parameter: '{}'. {}", param, what));
 }
 
 ApiError out_of_range(std::string_view param, std::string message) {

@@ -22,9 +22,18 @@ namespace baton::gateway {
 
 using JsonElement = simdjson::dom::element;
 
+inline constexpr std::size_t kMaxJsonDepth = 64;
+
+// The body of a request, which must be an object; it lives as long as the parser is not used again.
+// Malformed JSON is a 400 with the byte position.
+ApiResult<simdjson::dom::object> parse_json_object(simdjson::dom::parser& parser,
+                                                   std::string_view body);
+
 // "a string", "an integer", … for messages.
 std::string_view json_type_name(const JsonElement& value);
 ApiError wrong_type(std::string_view param, std::string_view expected, const JsonElement& value);
+// The field is known, and what it asks for is not to be had here.
+ApiError unsupported(std::string_view param, std::string_view what);
 ApiError out_of_range(std::string_view param, std::string message);
 
 // The fields of an object by name; of a name that occurs twice the last stays.

@@ -18,11 +18,13 @@ ModelPublisher::ModelPublisher(Metrics& metrics,
                                const Membership& membership,
                                const PairHealth& pairs,
                                const ArtifactFetcher& fetcher,
+                               ModelSection configured,
                                ModelDirectory& directory)
     : metrics_(metrics),
       membership_(membership),
       pairs_(pairs),
       fetcher_(fetcher),
+      configured_(std::move(configured)),
       directory_(directory) {
   for (const char* role : kRoles) {
     for (const char* state : kStates) {
@@ -43,6 +45,14 @@ ServedModel ModelPublisher::describe(const ModelEntry& entry) const {
   const auto views = membership_.views_of(model.id);
   model.is_usable = has_usable_pair(views, handles_of(pairs_, membership_));
   model.artifacts = fetcher_.find(entry.identity.tokenizer_hash());
+  if (model.artifacts != nullptr) {
+    const FormatOverride choice =
+        model.id == configured_.id
+            ? FormatOverride{configured_.tool_parser, configured_.reasoning_parser}
+            : FormatOverride{};
+    model.tool_format = tool_format_of(model.artifacts->format, choice);
+    model.has_reasoning = has_reasoning(model.artifacts->format, choice);
+  }
   // A request must fit the memory of one decode node too, or it would wait for ever.
   std::uint64_t held = 0;
   for (const Node* node : membership_.nodes()) {

@@ -6,6 +6,7 @@
 #include <map>
 #include <string>
 
+#include "common/config/cluster_config.h"
 #include "common/obs/metrics.h"
 #include "gateway/artifact_fetcher.h"
 #include "gateway/membership.h"
@@ -19,6 +20,7 @@ class ModelPublisher {
                  const Membership& membership,
                  const PairHealth& pairs,
                  const ArtifactFetcher& fetcher,
+                 ModelSection configured,
                  ModelDirectory& directory);
   ModelPublisher(const ModelPublisher&) = delete;
   ModelPublisher& operator=(const ModelPublisher&) = delete;
@@ -34,6 +36,7 @@ class ModelPublisher {
   const Membership& membership_;
   const PairHealth& pairs_;
   const ArtifactFetcher& fetcher_;
+  const ModelSection configured_;
   ModelDirectory& directory_;
   std::map<std::string, Gauge> node_gauges_;  // by "role state"
 };

@@ -6,6 +6,7 @@
 #include <array>
 
 #include "gateway/json_text.h"
+#include "gateway/tools/tool_messages.h"
 
 namespace baton::gateway {
 namespace {
@@ -22,9 +23,8 @@ constexpr auto kMessageFields = std::to_array<std::string_view>({"content",
                                                                  "tool_call_id",
                                                                  "tool_calls"});
 
-// Fields that templates read beside role, content and name.
-constexpr auto kExtras = std::to_array<std::string_view>(
-    {"function_call", "reasoning_content", "tool_call_id", "tool_calls"});
+// Fields that templates read beside role, content, name, calls of tools and their results.
+constexpr auto kExtras = std::to_array<std::string_view>({"function_call", "reasoning_content"});
 
 // Text parts are joined; anything that is no text is refused, never dropped in silence.
 ApiResult<void> read_parts(const std::string& path,
@@ -107,6 +107,9 @@ ApiResult<engine::ChatMessage> read_message(const std::string& path, const JsonE
                     path + ".content",
                     fmt::format("Missing required parameter: '{}.content'.", path)));
   }
+  if (auto read = read_tool_fields(fields, path, message.role, message.extra_json); !read) {
+    return std::unexpected(std::move(read).error());
+  }
   for (const std::string_view name : kExtras) {
     if (const auto extra = fields.get(name)) {
       message.extra_json += message.extra_json.empty() ? '{' : ',';
@@ -138,6 +141,7 @@ ApiResult<void> read_messages(const JsonElement& value, std::vector<engine::Chat
     }
     into.push_back(std::move(*message));
   }
+  name_tool_results(into);
   return {};
 }
 

@@ -6,18 +6,18 @@
 #include <fmt/format.h>
 #include <simdjson.h>
 
+#include <algorithm>
 #include <array>
 #include <limits>
 
 #include "gateway/json_fields.h"
-#include "gateway/json_text.h"
+#include "gateway/openai_client.h"
 #include "gateway/openai_messages.h"
+#include "gateway/openai_prompts.h"
+#include "gateway/openai_sampling.h"
 
 namespace baton::gateway {
 namespace {
-
-constexpr std::int64_t kMaxTokenCount = 1U << 30;
-constexpr std::int64_t kMaxTokenId = std::numeric_limits<TokenId>::max();
 
 // Every field we know, sorted.
 constexpr auto kFields = std::to_array<std::string_view>({
@@ -58,6 +58,7 @@ constexpr auto kFields = std::to_array<std::string_view>({
     "prompt",
     "prompt_cache_key",
     "prompt_cache_retention",
+    "prompt_logprobs",
     "reasoning_effort",
     "repetition_penalty",
     "request_id",
@@ -89,8 +90,6 @@ static_assert(std::is_sorted(kFields.begin(), kFields.end()));
 
 // Their effect is not there yet, and an answer without it would be another answer.
 constexpr auto kUnsupported = std::to_array<std::string_view>({"audio",
-                                                               "function_call",
-                                                               "functions",
                                                                "grammar",
                                                                "guided_choice",
                                                                "guided_grammar",
@@ -100,12 +99,6 @@ constexpr auto kUnsupported = std::to_array<std::string_view>({"audio",
                                                                "structured_outputs",
                                                                "suffix",
                                                                "web_search_options"});
-
-ApiError unsupported(std::string_view param, std::string_view what) {
-  return bad_request("unsupported_parameter",
-                     std::string(param),
-                     fmt::format("Unsupported parameter: '{}'. {}", param, what));
-}
 
 bool is_empty(const JsonElement& value) {
   simdjson::dom::array array;
@@ -126,13 +119,6 @@ void refuse_unsupported(JsonFields& fields) {
     if (const auto value = fields.get(name); value && !is_empty(*value)) {
       fields.fail(unsupported(name, "This server does not support it yet."));
     }
-  }
-  if (const auto tools = fields.get("tools"); tools && !is_empty(*tools)) {
-    fields.fail(unsupported("tools", "This server does not support tool calls yet."));
-  }
-  if (const auto choice = fields.get("tool_choice");
-      choice && !is_text(*choice, "none") && !is_text(*choice, "auto")) {
-    fields.fail(unsupported("tool_choice", "This server does not support tool calls yet."));
   }
   if (const auto format = fields.get("response_format")) {
     simdjson::dom::object object;
@@ -167,135 +153,11 @@ void refuse_unsupported(JsonFields& fields) {
       }
     }
   }
-  if (const auto bias = fields.get("logit_bias"); bias && !is_empty(*bias)) {
-    fields.fail(unsupported("logit_bias", "This server does not support it yet."));
-  }
-  for (const std::string_view name : {"echo", "continue_final_message"}) {
-    bool wanted = false;
-    fields.read(name, wanted);
-    if (wanted) {
-      fields.fail(unsupported(name, "This server does not support it yet."));
-    }
-  }
-  for (const std::string_view name : {"n", "best_of"}) {
-    std::int64_t count = 1;
-    fields.read(name, 1, 128, count);
-    if (count != 1) {
-      fields.fail(unsupported(name, "This server answers with one choice; use 1."));
-    }
-  }
-}
-
-void read_sampling(JsonFields& fields, ApiRequest& request) {
-  SamplingParams& sampling = request.sampling;
-  fields.read("temperature", 0, 2, sampling.temperature);
-  fields.read("top_p", 0, 1, sampling.top_p);
-  // The nucleus always holds the likeliest token, so 0 means that token alone.
-  sampling.top_p = std::max(sampling.top_p, std::numeric_limits<float>::min());
-  fields.read("min_p", 0, 1, sampling.min_p);
-  fields.read("presence_penalty", -2, 2, sampling.presence_penalty);
-  fields.read("frequency_penalty", -2, 2, sampling.frequency_penalty);
-  fields.read("repetition_penalty", 0, 100, sampling.repetition_penalty);
-  if (sampling.repetition_penalty == 0) {
-    fields.fail(out_of_range("repetition_penalty", "must be greater than 0"));
-  }
-  std::int64_t top_k = 0;
-  fields.read("top_k", -1, std::numeric_limits<std::int32_t>::max(), top_k);
-  sampling.top_k = static_cast<std::int32_t>(std::max<std::int64_t>(top_k, 0));
-  if (const auto seed = fields.get("seed")) {
-    std::int64_t number = 0;
-    std::uint64_t large = 0;
-    if (seed->get(number) == simdjson::SUCCESS &&
-        seed->type() != simdjson::dom::element_type::DOUBLE) {
-      request.seed = static_cast<std::uint64_t>(number);
-    } else if (seed->get(large) == simdjson::SUCCESS &&
-               seed->type() == simdjson::dom::element_type::UINT64) {
-      request.seed = large;
-    } else {
-      fields.fail(wrong_type("seed", "an integer", *seed));
-    }
-  }
-}
-
-void read_logprobs(JsonFields& fields, ApiRequest& request) {
-  std::int64_t top = -1;
-  if (request.endpoint == Endpoint::Completions) {
-    fields.read("logprobs", 0, 5, top);
-  } else {
-    bool wanted = false;
-    fields.read("logprobs", wanted);
-    fields.read("top_logprobs", 0, 20, top);
-    if (top > 0 && !wanted) {
-      fields.fail(bad_request(
-          "invalid_value", "top_logprobs", "'top_logprobs' needs 'logprobs' to be true."));
-    }
-    top = wanted ? std::max<std::int64_t>(top, 0) : -1;
-  }
-  request.sampling.num_logprobs = static_cast<std::int32_t>(top);
-}
-
-void read_token_ids(JsonFields& fields,
-                    std::string_view name,
-                    const JsonElement& value,
-                    std::size_t limit,
-                    std::vector<TokenId>& into) {
-  simdjson::dom::array array;
-  if (value.get(array) != simdjson::SUCCESS) {
-    return fields.fail(wrong_type(name, "an array of integers", value));
-  }
-  for (const JsonElement item : array) {
-    std::int64_t id = 0;
-    if (item.type() != simdjson::dom::element_type::INT64 || item.get(id) != simdjson::SUCCESS) {
-      return fields.fail(wrong_type(fmt::format("{}[{}]", name, into.size()), "an integer", item));
-    }
-    if (id < 0 || id > kMaxTokenId) {
-      return fields.fail(out_of_range(fmt::format("{}[{}]", name, into.size()),
-                                      fmt::format("{} is no token id", id)));
-    }
-    if (into.size() == limit) {
-      return fields.fail(out_of_range(name, fmt::format("at most {} ids are allowed", limit)));
-    }
-    into.push_back(static_cast<TokenId>(id));
-  }
-}
-
-void read_stop(JsonFields& fields, ApiRequest& request) {
-  if (const auto stop = fields.get("stop")) {
-    std::string_view text;
-    simdjson::dom::array array;
-    if (stop->get(text) == simdjson::SUCCESS) {
-      request.stop.emplace_back(text);
-    } else if (stop->get(array) != simdjson::SUCCESS) {
-      fields.fail(wrong_type("stop", "a string or an array of strings", *stop));
-    } else {
-      for (const JsonElement item : array) {
-        if (item.get(text) != simdjson::SUCCESS) {
-          fields.fail(wrong_type(fmt::format("stop[{}]", request.stop.size()), "a string", item));
-          break;
-        }
-        request.stop.emplace_back(text);
-      }
-    }
-    if (request.stop.size() > kMaxStopStrings) {
-      fields.fail(
-          out_of_range("stop", fmt::format("at most {} strings are allowed", kMaxStopStrings)));
-    }
-    for (const std::string& item : request.stop) {
-      if (item.empty()) {
-        fields.fail(out_of_range("stop", "a stop string must not be empty"));
-      }
-    }
-  }
-  if (const auto ids = fields.get("stop_token_ids")) {
-    read_token_ids(fields, "stop_token_ids", *ids, kMaxStopTokenIds, request.stop_token_ids);
-  }
-  fields.read("include_stop_str_in_output", request.include_stop_text);
-  fields.read("skip_special_tokens", request.skip_special_tokens);
-  fields.read("ignore_eos", request.ignore_eos);
 }
 
 void read_limits(JsonFields& fields, ApiRequest& request) {
-  fields.read("max_tokens", 1, kMaxTokenCount, request.max_tokens);
+  // Nothing but the prompt and its log-probabilities: only where the prompt comes back.
+  fields.read("max_tokens", request.echo ? 0 : 1, kMaxTokenCount, request.max_tokens);
   if (request.endpoint == Endpoint::Chat) {
     fields.read("max_completion_tokens", 1, kMaxTokenCount, request.max_tokens);
   }
@@ -307,25 +169,6 @@ void read_limits(JsonFields& fields, ApiRequest& request) {
         "min_tokens",
         fmt::format("{} is more than max_tokens, {}", request.min_tokens, *request.max_tokens)));
   }
-}
-
-void read_tier(JsonFields& fields, ApiRequest& request) {
-  std::string name;
-  fields.read("service_tier", name);
-  if (name.empty()) {
-    return;
-  }
-  request.names_tier = true;
-  if (name == "auto") {
-    return;
-  }
-  for (std::size_t i = 0; i < kNumTiers; ++i) {
-    if (name == kTierNames[i] || (name == "scale" && kTierNames[i] == "default")) {
-      request.service_tier = static_cast<Tier>(i);
-      return;
-    }
-  }
-  fields.fail(out_of_range("service_tier", "must be one of auto, default, priority, flex"));
 }
 
 void read_stream(JsonFields& fields, ApiRequest& request) {
@@ -354,49 +197,6 @@ void read_stream(JsonFields& fields, ApiRequest& request) {
   }
 }
 
-void read_prompt(JsonFields& fields, ApiRequest& request) {
-  const auto value = fields.get("prompt");
-  if (!value) {
-    return fields.fail(bad_request(
-        "missing_required_parameter", "prompt", "Missing required parameter: 'prompt'."));
-  }
-  std::string_view text;
-  simdjson::dom::array array;
-  if (value->get(text) == simdjson::SUCCESS) {
-    request.prompt = text;
-    return;
-  }
-  if (value->get(array) != simdjson::SUCCESS) {
-    return fields.fail(wrong_type("prompt", "a string or an array", *value));
-  }
-  if (array.size() == 0) {
-    return fields.fail(out_of_range("prompt", "must not be an empty array"));
-  }
-  const JsonElement first = array.at(0).value_unsafe();
-  if (first.is_int64() || first.is_uint64()) {
-    request.prompt_is_ids = true;
-    return read_token_ids(
-        fields, "prompt", *value, std::numeric_limits<std::size_t>::max(), request.prompt_ids);
-  }
-  if (array.size() > 1) {
-    return fields.fail(unsupported("prompt", "This server takes one prompt a request yet."));
-  }
-  if (first.get(text) == simdjson::SUCCESS) {
-    request.prompt = text;
-    return;
-  }
-  if (first.is_array()) {
-    request.prompt_is_ids = true;
-    read_token_ids(
-        fields, "prompt[0]", first, std::numeric_limits<std::size_t>::max(), request.prompt_ids);
-    if (request.prompt_ids.empty()) {
-      fields.fail(out_of_range("prompt", "must not be empty"));
-    }
-    return;
-  }
-  fields.fail(wrong_type("prompt[0]", "a string, an integer or an array", first));
-}
-
 void read_chat(JsonFields& fields, ApiRequest& request) {
   const auto messages = fields.get("messages");
   if (!messages) {
@@ -406,7 +206,21 @@ void read_chat(JsonFields& fields, ApiRequest& request) {
   if (auto read = read_messages(*messages, request.messages); !read) {
     fields.fail(std::move(read).error());
   }
+  read_tools(fields, request.tools);
+  bool echo = false;
+  fields.read("echo", echo);
+  if (echo) {
+    fields.fail(unsupported("echo", "It belongs to /v1/completions."));
+  }
+  fields.read("continue_final_message", request.continue_final_message);
+  request.add_generation_prompt = !request.continue_final_message;
   fields.read("add_generation_prompt", request.add_generation_prompt);
+  if (request.continue_final_message && request.add_generation_prompt) {
+    fields.fail(bad_request("invalid_value",
+                            "continue_final_message",
+                            "'continue_final_message' and 'add_generation_prompt' cannot both be "
+                            "true: the last message goes on, or another begins."));
+  }
   if (const auto kwargs = fields.get("chat_template_kwargs")) {
     if (!kwargs->is_object()) {
       return fields.fail(wrong_type("chat_template_kwargs", "an object", *kwargs));
@@ -417,38 +231,17 @@ void read_chat(JsonFields& fields, ApiRequest& request) {
   }
 }
 
-ApiError malformed(std::string_view body, simdjson::error_code code) {
-  const auto fault = find_json_fault(body, kMaxJsonDepth);
-  std::string where = fault ? fmt::format("{} at byte {}", fault->what, fault->offset)
-                            : std::string(simdjson::error_message(code));
-  return bad_request(
-      "invalid_json", "", fmt::format("The request body is not valid JSON: {}.", where));
-}
-
 }  // namespace
 
 ApiResult<ApiRequest> parse_api_request(Endpoint endpoint, std::string_view body) {
   simdjson::dom::parser parser;
-  // One level more than allowed: simdjson counts the document itself.
-  if (const auto code =
-          parser.allocate(std::max<std::size_t>(body.size(), 64), kMaxJsonDepth + 1)) {
-    return std::unexpected(malformed(body, code));
-  }
-  JsonElement root;
-  if (const auto code = parser.parse(body.data(), body.size()).get(root)) {
-    return std::unexpected(malformed(body, code));
-  }
-  simdjson::dom::object object;
-  if (root.get(object) != simdjson::SUCCESS) {
-    return std::unexpected(
-        bad_request("invalid_type",
-                    "",
-                    fmt::format("The request body must be a JSON object, but it is {}.",
-                                json_type_name(root))));
+  auto object = parse_json_object(parser, body);
+  if (!object) {
+    return std::unexpected(std::move(object).error());
   }
   ApiRequest request;
   request.endpoint = endpoint;
-  JsonFields fields(object, kFields);
+  JsonFields fields(*object, kFields);
   request.ignored_fields = fields.unknown();
   if (!fields.has("model")) {
     return std::unexpected(
@@ -458,16 +251,62 @@ ApiResult<ApiRequest> parse_api_request(Endpoint endpoint, std::string_view body
   if (endpoint == Endpoint::Chat) {
     read_chat(fields, request);
   } else {
-    read_prompt(fields, request);
+    read_prompts(fields, request);
+    refuse_tools(fields);
   }
+  read_choices(fields, request);
   read_limits(fields, request);
   read_sampling(fields, request);
   read_logprobs(fields, request);
   read_stop(fields, request);
   read_stream(fields, request);
-  read_tier(fields, request);
+  read_scoring(fields, request);
+  read_client(fields, request);
   fields.read("return_token_ids", request.return_token_ids);
   refuse_unsupported(fields);
+  if (fields.error()) {
+    return std::unexpected(*fields.error());
+  }
+  return request;
+}
+
+ApiResult<TokenizeRequest> parse_tokenize_request(std::string_view body) {
+  simdjson::dom::parser parser;
+  auto object = parse_json_object(parser, body);
+  if (!object) {
+    return std::unexpected(std::move(object).error());
+  }
+  static constexpr auto kNames = std::to_array<std::string_view>({"add_generation_prompt",
+                                                                  "add_special_tokens",
+                                                                  "chat_template_kwargs",
+                                                                  "continue_final_message",
+                                                                  "echo",
+                                                                  "messages",
+                                                                  "model",
+                                                                  "prompt",
+                                                                  "return_token_strs"});
+  JsonFields fields(*object, kNames);
+  TokenizeRequest request;
+  fields.read("model", request.prompt.model);
+  if (fields.has("messages") && fields.has("prompt")) {
+    fields.fail(bad_request("invalid_value", "prompt", "Give 'prompt' or 'messages', not both."));
+  }
+  if (fields.has("messages")) {
+    request.prompt.endpoint = Endpoint::Chat;
+    read_chat(fields, request.prompt);
+  } else {
+    request.prompt.endpoint = Endpoint::Completions;
+    std::string text;
+    if (!fields.has("prompt")) {
+      fields.fail(bad_request("missing_required_parameter",
+                              "prompt",
+                              "Missing required parameter: 'prompt' or 'messages'."));
+    }
+    fields.read("prompt", text);
+    request.prompt.prompts.push_back({std::move(text), {}, false});
+  }
+  fields.read("add_special_tokens", request.add_special);
+  fields.read("return_token_strs", request.wants_strings);
   if (fields.error()) {
     return std::unexpected(*fields.error());
   }

@@ -5,19 +5,35 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
+#include <vector>
 
+#include "common/base/random.h"
 #include "common/types/request.h"
 #include "gateway/openai_request.h"
 #include "gateway/served_models.h"
 
 namespace baton::gateway {
 
-// `id` and `fallback_seed` are drawn by the caller; the seed is used when the client gave none.
-// Templates may print the date of `unix_seconds`.
-ApiResult<GenerateRequest> build_request(const ApiRequest& api,
-                                         const ServedModel& model,
-                                         RequestId id,
-                                         std::uint64_t fallback_seed,
-                                         std::int64_t unix_seconds);
+// Prompt number `i`, or the chat, as tokens. `add_special`: with what stands before every text;
+// chat templates have their own.
+ApiResult<std::vector<TokenId>> tokenize_prompt(const ApiRequest& api,
+                                                const ServedModel& model,
+                                                std::size_t i,
+                                                std::int64_t unix_seconds,
+                                                bool add_special);
+
+ApiError outside_vocabulary(std::string param, TokenId token, const ServedModel& model);
+
+// The clock of replies and of templates that print the date.
+std::int64_t unix_seconds();
+
+// One request for each choice: all of the first prompt, then all of the next. Ids, and the seed
+// where the client gave none, are drawn from `random`. Templates may print the date of
+// `unix_seconds`.
+ApiResult<std::vector<GenerateRequest>> build_requests(const ApiRequest& api,
+                                                       const ServedModel& model,
+                                                       const RandomSource& random,
+                                                       std::int64_t unix_seconds);
 
 }  // namespace baton::gateway

@@ -19,19 +19,11 @@ HttpHeaders api_headers(const std::string& content_type, const std::string& requ
   return {{"content-type", content_type}, {"x-request-id", request_id}};
 }
 
-void reply_text(HttpExchange& exchange,
-                int status,
-                std::string body,
-                const std::string& content_type,
-                const std::string& request_id) {
-  exchange.respond(status, api_headers(content_type, request_id), std::move(body));
-}
-
 void reply_json(HttpExchange& exchange,
                 int status,
                 std::string body,
                 const std::string& request_id) {
-  reply_text(exchange, status, std::move(body), "application/json", request_id);
+  exchange.respond(status, api_headers("application/json", request_id), std::move(body));
 }
 
 void reply_error(HttpExchange& exchange, const ApiError& error, const std::string& request_id) {

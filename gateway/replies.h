@@ -19,11 +19,6 @@ void reply_json(HttpExchange& exchange,
                 int status,
                 std::string body,
                 const std::string& request_id);
-void reply_text(HttpExchange& exchange,
-                int status,
-                std::string body,
-                const std::string& content_type,
-                const std::string& request_id);
 void reply_error(HttpExchange& exchange, const ApiError& error, const std::string& request_id);
 // The answer to a browser's preflight.
 void reply_preflight(HttpExchange& exchange, const std::string& allow);

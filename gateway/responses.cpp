@@ -10,6 +10,7 @@
 namespace baton::gateway {
 namespace {
 
+constexpr std::string_view kDone = "data: [DONE]\n\n";
 constexpr float kTinyLogprob = -9999.0F;  // what JSON has instead of minus infinity
 
 void append_ids(std::string& out, std::span<const TokenId> ids) {
@@ -20,11 +21,103 @@ void append_ids(std::string& out, std::span<const TokenId> ids) {
   out += ']';
 }
 
-void append_number(std::string& out, float logprob) {
+void append_count(std::string& out, std::uint32_t count) {
+  fmt::format_to(std::back_inserter(out), "{}", count);
+}
+
+void append_token_entry(std::string& out, std::string_view bytes, float logprob) {
+  out += "\"token\":";
+  append_json_string(out, printable_token(bytes));
+  out += ",\"logprob\":";
+  append_logprob(out, logprob);
+  out += ",\"bytes\":[";
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    fmt::format_to(std::back_inserter(out),
+                   "{}{}",
+                   i == 0 ? "" : ",",
+                   static_cast<unsigned>(static_cast<unsigned char>(bytes[i])));
+  }
+  out += ']';
+}
+
+void append_completion_logprobs(std::string& out,
+                                std::span<const TextLogprob> logprobs,
+                                std::uint32_t offset) {
+  std::string tokens;
+  std::string values;
+  std::string tops;
+  std::string offsets;
+  for (std::size_t i = 0; i < logprobs.size(); ++i) {
+    const std::string_view comma = i == 0 ? "" : ",";
+    const std::string text = printable_token(logprobs[i].bytes);
+    tokens += comma;
+    append_json_string(tokens, text);
+    values += comma;
+    tops += comma;
+    fmt::format_to(std::back_inserter(offsets), "{}{}", comma, offset);
+    offset += static_cast<std::uint32_t>(text.size());
+    if (!logprobs[i].is_known) {
+      values += "null";
+      tops += "null";
+      continue;
+    }
+    append_logprob(values, logprobs[i].logprob);
+    tops += '{';
+    for (std::size_t k = 0; k < logprobs[i].top.size(); ++k) {
+      tops += k == 0 ? "" : ",";
+      append_json_string(tops, printable_token(logprobs[i].top[k].bytes));
+      tops += ':';
+      append_logprob(tops, logprobs[i].top[k].logprob);
+    }
+    tops += '}';
+  }
+  fmt::format_to(std::back_inserter(out),
+                 "{{\"tokens\":[{}],\"token_logprobs\":[{}],\"top_logprobs\":[{}],"
+                 "\"text_offset\":[{}]}}",
+                 tokens,
+                 values,
+                 tops,
+                 offsets);
+}
+
+void append_finish(std::string& out, const ChoiceEnd& end) {
+  const std::string_view name =
+      end.has_calls && end.finish == FinishReason::Stop ? "tool_calls" : finish_name(end.finish);
+  if (name.empty()) {
+    out += ",\"finish_reason\":null";
+    return;
+  }
+  out += ",\"finish_reason\":\"";
+  out += name;
+  out += "\",\"stop_reason\":";
+  if (!end.stop_string.empty()) {
+    append_json_string(out, end.stop_string);
+  } else if (end.stop_token) {
+    append_count(out, static_cast<std::uint32_t>(*end.stop_token));
+  } else {
+    out += "null";
+  }
+}
+
+double milliseconds(std::chrono::microseconds value) {
+  return static_cast<double>(value.count()) / 1000.0;
+}
+
+void append_identity_end(std::string& out, const ResponseIdentity& identity) {
+  out += ",\"system_fingerprint\":";
+  append_json_string(out, identity.fingerprint);
+  if (!identity.service_tier.empty()) {
+    out += ",\"service_tier\":";
+    append_json_string(out, identity.service_tier);
+  }
+}
+
+}  // namespace
+
+void append_logprob(std::string& out, float logprob) {
   fmt::format_to(std::back_inserter(out), "{}", std::isfinite(logprob) ? logprob : kTinyLogprob);
 }
 
-// A token may be a part of a character: its text then shows U+FFFD and `bytes` tells the truth.
 std::string printable_token(std::string_view bytes) {
   std::string out;
   std::size_t i = 0;
@@ -46,23 +139,7 @@ std::string printable_token(std::string_view bytes) {
   return out;
 }
 
-void append_token_entry(std::string& out, std::string_view bytes, float logprob) {
-  out += "\"token\":";
-  append_json_string(out, printable_token(bytes));
-  out += ",\"logprob\":";
-  append_number(out, logprob);
-  out += ",\"bytes\":[";
-  for (std::size_t i = 0; i < bytes.size(); ++i) {
-    fmt::format_to(std::back_inserter(out),
-                   "{}{}",
-                   i == 0 ? "" : ",",
-                   static_cast<unsigned>(static_cast<unsigned char>(bytes[i])));
-  }
-  out += ']';
-}
-
-void append_chat_logprobs(std::string& out, std::span<const TextLogprob> logprobs) {
-  out += "{\"content\":[";
+void append_logprob_entries(std::string& out, std::span<const TextLogprob> logprobs) {
   for (std::size_t i = 0; i < logprobs.size(); ++i) {
     out += i == 0 ? "{" : ",{";
     append_token_entry(out, logprobs[i].bytes, logprobs[i].logprob);
@@ -74,69 +151,7 @@ void append_chat_logprobs(std::string& out, std::span<const TextLogprob> logprob
     }
     out += "]}";
   }
-  out += "],\"refusal\":null}";
 }
-
-void append_completion_logprobs(std::string& out,
-                                std::span<const TextLogprob> logprobs,
-                                std::uint32_t offset) {
-  std::string tokens;
-  std::string values;
-  std::string tops;
-  std::string offsets;
-  for (std::size_t i = 0; i < logprobs.size(); ++i) {
-    const std::string_view comma = i == 0 ? "" : ",";
-    const std::string text = printable_token(logprobs[i].bytes);
-    tokens += comma;
-    append_json_string(tokens, text);
-    values += comma;
-    append_number(values, logprobs[i].logprob);
-    tops += comma;
-    tops += '{';
-    for (std::size_t k = 0; k < logprobs[i].top.size(); ++k) {
-      tops += k == 0 ? "" : ",";
-      append_json_string(tops, printable_token(logprobs[i].top[k].bytes));
-      tops += ':';
-      append_number(tops, logprobs[i].top[k].logprob);
-    }
-    tops += '}';
-    fmt::format_to(std::back_inserter(offsets), "{}{}", comma, offset);
-    offset += static_cast<std::uint32_t>(text.size());
-  }
-  fmt::format_to(std::back_inserter(out),
-                 "{{\"tokens\":[{}],\"token_logprobs\":[{}],\"top_logprobs\":[{}],"
-                 "\"text_offset\":[{}]}}",
-                 tokens,
-                 values,
-                 tops,
-                 offsets);
-}
-
-void append_finish(std::string& out, FinishReason reason) {
-  const std::string_view name = finish_name(reason);
-  if (name.empty()) {
-    out += ",\"finish_reason\":null";
-  } else {
-    out += ",\"finish_reason\":\"";
-    out += name;
-    out += '"';
-  }
-}
-
-double milliseconds(std::chrono::microseconds value) {
-  return static_cast<double>(value.count()) / 1000.0;
-}
-
-void append_identity_end(std::string& out, const ResponseIdentity& identity) {
-  out += ",\"system_fingerprint\":";
-  append_json_string(out, identity.fingerprint);
-  if (!identity.service_tier.empty()) {
-    out += ",\"service_tier\":";
-    append_json_string(out, identity.service_tier);
-  }
-}
-
-}  // namespace
 
 std::string_view finish_name(FinishReason reason) {
   return reason == FinishReason::Stop ? "stop" : reason == FinishReason::Length ? "length" : "";
@@ -146,12 +161,13 @@ void append_usage(std::string& out, const Usage& usage) {
   fmt::format_to(std::back_inserter(out),
                  "{{\"prompt_tokens\":{},\"completion_tokens\":{},\"total_tokens\":{},"
                  "\"prompt_tokens_details\":{{\"cached_tokens\":{},\"audio_tokens\":0}},"
-                 "\"completion_tokens_details\":{{\"reasoning_tokens\":0,\"audio_tokens\":0,"
+                 "\"completion_tokens_details\":{{\"reasoning_tokens\":{},\"audio_tokens\":0,"
                  "\"accepted_prediction_tokens\":0,\"rejected_prediction_tokens\":0}}}}",
                  usage.prompt_tokens,
                  usage.completion_tokens,
                  usage.prompt_tokens + usage.completion_tokens,
-                 usage.cached_tokens);
+                 usage.cached_tokens,
+                 usage.reasoning_tokens);
 }
 
 std::string figures_json(const AnswerFigures& figures) {
@@ -199,20 +215,30 @@ void ResponseWriter::append_logprobs(std::string& out, const ChoiceText& choice)
   if (!options_.logprobs || choice.logprobs.empty()) {
     out += "null";
   } else if (is_chat()) {
-    append_chat_logprobs(out, choice.logprobs);
+    out += "{\"content\":[";
+    append_logprob_entries(out, choice.logprobs);
+    out += "],\"refusal\":null}";
   } else {
     append_completion_logprobs(out, choice.logprobs, choice.text_offset);
   }
 }
 
-void ResponseWriter::begin(std::string& out, std::span<const TokenId> prompt_ids) const {
+void ResponseWriter::begin_choice(std::string& out, std::uint32_t index) const {
+  out += head_;
+  out += ",\"choices\":[{\"index\":";
+  append_count(out, index);
+}
+
+void ResponseWriter::begin(std::string& out,
+                           std::uint32_t index,
+                           std::span<const TokenId> prompt_ids) {
   if (!is_chat() && !options_.token_ids) {
     return;
   }
-  out += head_;
+  begin_choice(out, index);
   if (is_chat()) {
     out +=
-        ",\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"\"},"
+        ",\"delta\":{\"role\":\"assistant\",\"content\":\"\"},"
         "\"logprobs\":null,\"finish_reason\":null";
     if (options_.token_ids) {
       out += ",\"token_ids\":[]}],\"prompt_token_ids\":";
@@ -221,8 +247,9 @@ void ResponseWriter::begin(std::string& out, std::span<const TokenId> prompt_ids
       out += "}]";
     }
   } else {
-    out += ",\"choices\":[{\"index\":0,\"text\":\"\",\"logprobs\":null,\"finish_reason\":null,";
-    out += "\"token_ids\":[],\"prompt_token_ids\":";
+    out +=
+        ",\"text\":\"\",\"logprobs\":null,\"finish_reason\":null,\"token_ids\":[],\"prompt_token_"
+        "ids\":";
     append_ids(out, prompt_ids);
     out += "}]";
   }
@@ -234,23 +261,27 @@ void ResponseWriter::begin(std::string& out, std::span<const TokenId> prompt_ids
 
 void ResponseWriter::append_chunk(std::string& out,
                                   const ChoiceText& choice,
-                                  FinishReason reason,
+                                  const AnswerPart* part,
+                                  const ChoiceEnd& end,
                                   const Usage& usage,
                                   std::string_view figures) const {
-  out += head_;
+  begin_choice(out, choice.index);
   if (!is_chat()) {
-    out += ",\"choices\":[{\"index\":0,\"text\":";
+    out += ",\"text\":";
     append_json_string(out, choice.text);
-  } else if (reason != FinishReason::None && choice.text.empty()) {
-    out += ",\"choices\":[{\"index\":0,\"delta\":{}";
+  } else if (part != nullptr) {
+    out += ",\"delta\":";
+    append_delta(out, *part);
+  } else if (end.finish != FinishReason::None && choice.text.empty()) {
+    out += ",\"delta\":{}";
   } else {
-    out += ",\"choices\":[{\"index\":0,\"delta\":{\"content\":";
+    out += ",\"delta\":{\"content\":";
     append_json_string(out, choice.text);
     out += '}';
   }
   out += ",\"logprobs\":";
   append_logprobs(out, choice);
-  append_finish(out, reason);
+  append_finish(out, end);
   if (options_.token_ids) {
     out += ",\"token_ids\":";
     append_ids(out, choice.token_ids);
@@ -269,53 +300,88 @@ void ResponseWriter::append_chunk(std::string& out,
   out += "}\n\n";
 }
 
-void ResponseWriter::chunk(std::string& out, const ChoiceText& choice, const Usage& usage) const {
-  append_chunk(out, choice, FinishReason::None, usage, {});
+void ResponseWriter::chunk(std::string& out, const ChoiceText& choice, const Usage& usage) {
+  if (choice.parts == nullptr || choice.parts->empty()) {
+    return append_chunk(out, choice, nullptr, {}, usage, {});
+  }
+  // Ids and log-probabilities go with the first part.
+  ChoiceText told = choice;
+  for (const AnswerPart& part : *choice.parts) {
+    append_chunk(out, told, &part, {}, usage, {});
+    told = {.index = choice.index};
+  }
 }
 
 void ResponseWriter::close(std::string& out,
                            const ChoiceText& rest,
-                           FinishReason reason,
+                           const ChoiceEnd& end,
                            const Usage& usage,
-                           std::string_view figures) const {
+                           std::string_view figures) {
   // Text that was held back goes out first: the closing delta of a chat is empty.
-  if (is_chat() && (!rest.text.empty() || !rest.logprobs.empty() || !rest.token_ids.empty())) {
+  const bool has_text = !rest.text.empty() || (rest.parts != nullptr && !rest.parts->empty());
+  if (is_chat() && (has_text || !rest.logprobs.empty() || !rest.token_ids.empty())) {
     chunk(out, rest, usage);
-    append_chunk(out, {}, reason, usage, figures);
+    append_chunk(out, {.index = rest.index}, nullptr, end, usage, figures);
   } else {
-    append_chunk(out, rest, reason, usage, figures);
+    append_chunk(out, rest, nullptr, end, usage, figures);
   }
 }
 
-void ResponseWriter::usage(std::string& out, const Usage& usage) const {
-  if (!options_.include_usage) {
-    return;
+void ResponseWriter::finish(std::string& out, const Usage& usage) {
+  if (options_.include_usage) {
+    out += head_;
+    out += ",\"choices\":[],\"usage\":";
+    append_usage(out, usage);
+    out += "}\n\n";
   }
-  out += head_;
-  out += ",\"choices\":[],\"usage\":";
-  append_usage(out, usage);
-  out += "}\n\n";
+  out += kDone;
 }
 
-void ResponseWriter::done(std::string& out) {
-  out += "data: [DONE]\n\n";
-}
-
-void ResponseWriter::error(std::string& out, const ApiError& error) {
+void ResponseWriter::fail(std::string& out, const ApiError& error) {
   out += "data: ";
   out += error_body(error);
   out += "\n\n";
+  out += kDone;
 }
 
-void ResponseWriter::comment(std::string& out) {
-  out += ": keep-alive\n\n";
+void ResponseWriter::append_whole(std::string& out, const WholeChoice& choice) const {
+  out += "{\"index\":";
+  append_count(out, choice.text.index);
+  if (is_chat()) {
+    out += ",\"message\":{\"role\":\"assistant\",";
+    if (choice.text.parts != nullptr) {
+      append_message_fields(out, *choice.text.parts);
+    } else {
+      out += "\"content\":";
+      append_json_string(out, choice.text.text);
+      out += ",\"refusal\":null";
+    }
+    out += '}';
+  } else {
+    out += ",\"text\":";
+    append_json_string(out, choice.text.text);
+  }
+  out += ",\"logprobs\":";
+  append_logprobs(out, choice.text);
+  append_finish(out, choice.end);
+  if (options_.token_ids) {
+    out += ",\"token_ids\":";
+    append_ids(out, choice.text.token_ids);
+    if (!is_chat()) {
+      out += ",\"prompt_token_ids\":";
+      append_ids(out, choice.prompt_ids);
+    }
+  }
+  if (!is_chat() && !choice.prompt_logprobs.empty()) {
+    out += ",\"prompt_logprobs\":";
+    out += choice.prompt_logprobs;
+  }
+  out += '}';
 }
 
-std::string ResponseWriter::whole(const ChoiceText& choice,
-                                  FinishReason reason,
+std::string ResponseWriter::whole(std::span<const WholeChoice> choices,
                                   const Usage& usage,
-                                  std::span<const TokenId> prompt_ids,
-                                  std::string_view figures) const {
+                                  std::string_view figures) {
   std::string out = "{\"id\":";
   append_json_string(out, identity_.id);
   fmt::format_to(std::back_inserter(out),
@@ -324,30 +390,19 @@ std::string ResponseWriter::whole(const ChoiceText& choice,
                  identity_.created);
   append_json_string(out, identity_.model);
   append_identity_end(out, identity_);
-  out += ",\"choices\":[{\"index\":0,";
-  if (is_chat()) {
-    out += "\"message\":{\"role\":\"assistant\",\"content\":";
-    append_json_string(out, choice.text);
-    out += ",\"refusal\":null}";
-  } else {
-    out += "\"text\":";
-    append_json_string(out, choice.text);
+  out += ",\"choices\":[";
+  for (const WholeChoice& choice : choices) {
+    out += choice.text.index == 0 ? "" : ",";
+    append_whole(out, choice);
   }
-  out += ",\"logprobs\":";
-  append_logprobs(out, choice);
-  append_finish(out, reason);
-  if (options_.token_ids) {
-    out += ",\"token_ids\":";
-    append_ids(out, choice.token_ids);
-    if (!is_chat()) {
-      out += ",\"prompt_token_ids\":";
-      append_ids(out, prompt_ids);
-    }
-  }
-  out += "}]";
+  out += ']';
   if (options_.token_ids && is_chat()) {
     out += ",\"prompt_token_ids\":";
-    append_ids(out, prompt_ids);
+    append_ids(out, choices.front().prompt_ids);
+  }
+  if (is_chat() && !choices.front().prompt_logprobs.empty()) {
+    out += ",\"prompt_logprobs\":";
+    out += choices.front().prompt_logprobs;
   }
   out += ",\"usage\":";
   append_usage(out, usage);

@@ -8,10 +8,11 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "gateway/answer_sink.h"
+#include "gateway/answer_writer.h"
 #include "gateway/openai_request.h"
+#include "gateway/tools/answer_part.h"
 
 namespace baton::gateway {
 
@@ -24,31 +25,6 @@ struct ResponseIdentity {
   std::string service_tier;  // empty: not told
 };
 
-struct Usage {
-  std::uint32_t prompt_tokens = 0;
-  std::uint32_t completion_tokens = 0;
-  std::uint32_t cached_tokens = 0;  // true hits of the prefill's prefix cache
-};
-
-// One token's log-probability with its text.
-struct TextLogprob {
-  std::string bytes;
-  float logprob = 0;
-  struct Top {
-    std::string bytes;
-    float logprob = 0;
-  };
-  std::vector<Top> top;
-};
-
-// What one chunk, or the whole answer, says of its choice.
-struct ChoiceText {
-  std::string_view text;
-  std::span<const TextLogprob> logprobs;
-  std::uint32_t text_offset = 0;  // of the first log-probability's token in the completion
-  std::span<const TokenId> token_ids;
-};
-
 struct ResponseOptions {
   bool logprobs = false;
   bool token_ids = false;
@@ -59,47 +35,51 @@ struct ResponseOptions {
 // "stop", "length"; empty for none.
 std::string_view finish_name(FinishReason reason);
 
-class ResponseWriter {
+class ResponseWriter final : public AnswerWriter {
  public:
   ResponseWriter(ResponseIdentity identity, ResponseOptions options);
 
-  // Server-sent events, appended to `out`. The first chat chunk has the role; of completions,
-  // nothing comes first unless prompt ids are wanted.
-  void begin(std::string& out, std::span<const TokenId> prompt_ids) const;
-  void chunk(std::string& out, const ChoiceText& choice, const Usage& usage) const;
-  // The closing chunk of the choice; `figures_json`: an object for the key "baton", or empty.
+  // A choice's first chat chunk has the role; of completions, nothing comes first unless prompt ids
+  // are wanted.
+  void begin(std::string& out, std::uint32_t index, std::span<const TokenId> prompt_ids) override;
+  void chunk(std::string& out, const ChoiceText& choice, const Usage& usage) override;
   void close(std::string& out,
              const ChoiceText& rest,
-             FinishReason reason,
+             const ChoiceEnd& end,
              const Usage& usage,
-             std::string_view figures_json) const;
-  // Only when usage was asked for: the chunk with empty choices.
-  void usage(std::string& out, const Usage& usage) const;
-  static void done(std::string& out);
-  static void error(std::string& out, const ApiError& error);
-  static void comment(std::string& out);
+             std::string_view figures_json) override;
+  // The chunk with empty choices, when usage was asked for, and [DONE].
+  void finish(std::string& out, const Usage& usage) override;
+  void fail(std::string& out, const ApiError& error) override;
 
-  std::string whole(const ChoiceText& choice,
-                    FinishReason reason,
+  std::string whole(std::span<const WholeChoice> choices,
                     const Usage& usage,
-                    std::span<const TokenId> prompt_ids,
-                    std::string_view figures_json) const;
-
-  const ResponseIdentity& identity() const { return identity_; }
+                    std::string_view figures_json) override;
 
  private:
   bool is_chat() const { return identity_.endpoint == Endpoint::Chat; }
+  void begin_choice(std::string& out, std::uint32_t index) const;
   void append_chunk(std::string& out,
                     const ChoiceText& choice,
-                    FinishReason reason,
+                    const AnswerPart* part,
+                    const ChoiceEnd& end,
                     const Usage& usage,
                     std::string_view figures_json) const;
   void append_logprobs(std::string& out, const ChoiceText& choice) const;
+  void append_whole(std::string& out, const WholeChoice& choice) const;
 
   const ResponseIdentity identity_;
   const ResponseOptions options_;
   std::string head_;  // `data: {"id":…,"object":…,"created":…,"model":…`
 };
+
+// What JSON has instead of minus infinity is -9999.
+void append_logprob(std::string& out, float logprob);
+// A token may be a part of a character: its text then shows U+FFFD and `bytes` tells the truth.
+std::string printable_token(std::string_view bytes);
+
+// {"token":…,"logprob":…,"bytes":[…],"top_logprobs":[…]} of each, with commas between.
+void append_logprob_entries(std::string& out, std::span<const TextLogprob> logprobs);
 
 std::string figures_json(const AnswerFigures& figures);
 void append_usage(std::string& out, const Usage& usage);

@@ -14,6 +14,7 @@
 
 #include "engine/chat_template/chat_template.h"
 #include "engine/tokenizer/tokenizer.h"
+#include "gateway/tools/tool_format.h"
 
 namespace baton::gateway {
 
@@ -22,6 +23,7 @@ struct ModelArtifacts {
   std::uint64_t tokenizer_hash = 0;
   std::unique_ptr<const engine::Tokenizer> tokenizer;
   std::unique_ptr<const engine::ChatTemplate> chat_template;  // null: the model has none
+  ModelFormat format;
 };
 
 struct ServedModel {
@@ -35,6 +37,9 @@ struct ServedModel {
   bool is_usable = false;                           // a pair of nodes could serve it
   std::uint32_t nodes = 0;                          // 0: seen before, all gone now
   std::shared_ptr<const ModelArtifacts> artifacts;  // null until fetched
+  // As detected in the artifacts, or as the configuration says.
+  ToolFormat tool_format = ToolFormat::Unknown;
+  bool has_reasoning = false;
   bool operator==(const ServedModel&) const = default;
   bool is_ready() const { return is_usable && artifacts != nullptr; }
 };

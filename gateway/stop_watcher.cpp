@@ -21,16 +21,17 @@ bool StopWatcher::push(std::string_view text, std::string& out) {
   held_ += text;
   // The match that begins first wins; of two that begin together, the first in the list.
   std::size_t where = std::string::npos;
-  std::size_t length = 0;
+  const std::string* match = nullptr;
   for (const std::string& stop : stops_) {
     const std::size_t found = held_.find(stop);
     if (found < where) {
       where = found;
-      length = stop.size();
+      match = &stop;
     }
   }
-  if (where != std::string::npos) {
-    out.append(held_, 0, where + (keep_match_ ? length : 0));
+  if (match != nullptr) {
+    out.append(held_, 0, where + (keep_match_ ? match->size() : 0));
+    matched_ = *match;
     held_.clear();
     return true;
   }

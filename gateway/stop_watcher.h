@@ -19,6 +19,8 @@ class StopWatcher {
   // Appends to `out` what may be shown now. True when a stop string was completed: `out` then ends
   // the answer and nothing may be pushed any more.
   bool push(std::string_view text, std::string& out);
+  // The stop string that was completed; empty before.
+  const std::string& matched() const { return matched_; }
   // The text held back, when the answer ends for another reason.
   void flush(std::string& out);
 
@@ -26,6 +28,7 @@ class StopWatcher {
   std::vector<std::string> stops_;  // none empty
   std::size_t longest_ = 0;
   bool keep_match_;
+  std::string matched_;
   std::string held_;  // shorter than the longest stop string between calls
 };
 

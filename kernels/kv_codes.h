@@ -1,4 +1,4 @@
-// Rounding keys and values of one token and head to one byte each. Plain float32 and integer code
+// Rounding keys and values of one token and head to codes. Plain float32 and integer code
 // that gives the same bits on every machine; the reference and the CPU backend both write with it.
 //
 // A row's scale is its largest magnitude divided by the largest code. A row of zeros has scale 0; a
@@ -13,6 +13,8 @@
 namespace baton::kernels {
 
 inline constexpr float kLargestInt8 = 127.0F;
+// So small that a query's codes may be as fine: their products add up in 32 bits.
+inline constexpr float kLargestInt16 = 4095.0F;
 inline constexpr float kLargestE4m3 = 448.0F;
 
 // FP8 E4M3 (four bits of exponent, three of mantissa, no infinities; 0x7F is NaN).
@@ -57,17 +59,23 @@ inline constexpr float kLargestE4m3 = 448.0F;
   return largest >= 0x1p-100F ? most / largest : 0.0F;
 }
 
-// codes = x / scale. Returns the scale.
-[[maybe_unused]] static inline float to_int8(const float* x, std::size_t n, std::int8_t* codes) {
+// codes = x / scale, the largest of them `most`. Returns the scale.
+template <class Code>
+float to_whole(const float* x, std::size_t n, float most, Code* codes) {
   constexpr float kRound = 12582912.0F;  // 1.5 * 2^23: leaves the nearest even integer
   const float largest = largest_magnitude(x, n);
-  const float factor = code_factor(largest, kLargestInt8);
+  const float factor = code_factor(largest, most);
   for (std::size_t i = 0; i < n; ++i) {
     // The sum's low bits are the number; a NaN's are not, and its row's scale is NaN as well.
-    const auto bits = __builtin_bit_cast(std::uint32_t, x[i] * factor + kRound);
-    codes[i] = static_cast<std::int8_t>(bits & 0xFFU);
+    codes[i] = static_cast<Code>(__builtin_bit_cast(std::uint32_t, x[i] * factor + kRound));
   }
-  return factor == 0.0F ? largest * 0.0F : largest / kLargestInt8;
+  return factor == 0.0F ? largest * 0.0F : largest / most;
+}
+[[maybe_unused]] static inline float to_int8(const float* x, std::size_t n, std::int8_t* codes) {
+  return to_whole(x, n, kLargestInt8, codes);
+}
+[[maybe_unused]] static inline float to_int16(const float* x, std::size_t n, std::int16_t* codes) {
+  return to_whole(x, n, kLargestInt16, codes);
 }
 [[maybe_unused]] static inline float to_e4m3(const float* x, std::size_t n, std::uint8_t* codes) {
   const float largest = largest_magnitude(x, n);

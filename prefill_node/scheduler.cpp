@@ -55,9 +55,11 @@ void Scheduler::add(node::ClientId client,
 
 bool Scheduler::admit(Job& job) {
   const std::uint32_t block_tokens = parts_.kv.layout().block_tokens;
-  // The last token is always computed: its result gives the first new one.
-  engine::PrefixRef prefix = parts_.kv.index().find(engine::context_of(job.request),
-                                                    (job.size.context - 1) / block_tokens);
+  // The last token is always computed: its result gives the first new one. So is every token whose
+  // log-probability is asked for.
+  const bool scores_prompt = engine::wants_prompt_logprobs(job.request);
+  engine::PrefixRef prefix = parts_.kv.index().find(
+      engine::context_of(job.request), scores_prompt ? 0 : (job.size.context - 1) / block_tokens);
   const std::uint32_t held = prefix.num_blocks();
   auto own = parts_.kv.acquire(parts_.kv.layout().blocks_for(job.size.context) - held);
   if (!own) {
@@ -69,15 +71,29 @@ bool Scheduler::admit(Job& job) {
   job.figures.cached_tokens = held * block_tokens;
   job.figures.queue_us = node::to_us(parts_.executor.now() - job.arrived);
   const std::uint32_t worth =
-      job.has_pulled ? 0
-                     : parts_.pulls.count_worth(
-                           job.sender->grant(), held, job.size.context, tokens_per_second_);
+      job.has_pulled || scores_prompt
+          ? 0
+          : parts_.pulls.count_worth(
+                job.sender->grant(), held, job.size.context, tokens_per_second_);
   if (worth > 0) {
     pull(job, std::move(prefix), std::move(*own), worth);
   } else {
     begin(job, std::move(prefix), std::move(*own), held * block_tokens);
   }
   return true;
+}
+
+bool Scheduler::should_wait_for_twin(const Job& job) const {
+  if (!parts_.kv.index().enabled() || engine::wants_prompt_logprobs(job.request)) {
+    return false;
+  }
+  const std::uint32_t block_tokens = parts_.kv.layout().block_tokens;
+  const auto shared = static_cast<std::uint32_t>(job.request.prompt.size() - 1) / block_tokens;
+  return std::ranges::any_of(jobs_, [&](const Job& other) {
+    return other.state == JobState::Computing && !other.end_reason &&
+           other.sequence->computed() < shared * block_tokens &&
+           other.sequence->request().prompt == job.request.prompt;
+  });
 }
 
 void Scheduler::pull(Job& job,
@@ -147,7 +163,7 @@ void Scheduler::pump() {
   }
   for (Job& job : jobs_) {
     // In order of arrival: a large request is not overtaken for ever by small ones.
-    if (job.state == JobState::Waiting && !admit(job)) {
+    if (job.state == JobState::Waiting && !should_wait_for_twin(job) && !admit(job)) {
       break;
     }
   }
@@ -211,15 +227,19 @@ void Scheduler::step_done(const std::vector<StepSlice>& slices, node::StepEngine
     if (job.end_reason) {
       end(job, *job.end_reason);
     } else {
-      apply(slices[i], outcome.result.sampled[i]);
+      apply(slices[i], outcome.result, i);
     }
   }
   parts_.stream.flush();
   pump();
 }
 
-void Scheduler::apply(const StepSlice& slice, const std::optional<engine::SampledToken>& sampled) {
+void Scheduler::apply(const StepSlice& slice, engine::StepResult& result, std::size_t i) {
   Job& job = *slice.job;
+  const std::optional<engine::SampledToken>& sampled = result.sampled[i];
+  if (engine::wants_prompt_logprobs(job.sequence->request())) {
+    job.scores.add(std::move(result.scored[i]));
+  }
   engine::Sequence& sequence = *job.sequence;
   const FinishReason finish = sequence.advance(slice.count, sampled ? &*sampled : nullptr);
   sequence.table().seal(
@@ -243,7 +263,12 @@ void Scheduler::first_token(Job& job, const engine::SampledToken& sampled, Finis
   }
   event.finish = finish;
   event.figures = job.figures;
-  parts_.stream.add(job.client, event);
+  if (job.scores.empty()) {
+    parts_.stream.add(job.client, event);
+  } else {
+    job.scores.put(event);
+    parts_.stream.send_now(job.client, event);  // nearly as large as a frame may be
+  }
   if (finish != FinishReason::None) {
     end(job, "the first token ended the request");
     return;

@@ -24,6 +24,7 @@
 #include "engine/step/planner.h"
 #include "engine/step/sequence.h"
 #include "node/client.h"
+#include "node/prompt_scores.h"
 #include "node/step_engine.h"
 #include "node/token_stream.h"
 #include "prefill_node/kv_sender.h"
@@ -93,6 +94,7 @@ class Scheduler {
     std::vector<engine::BlockLease> rest;
     std::unique_ptr<engine::Sequence> sequence;  // null while waiting or pulling
     std::unique_ptr<KvSender> sender;
+    node::PromptScores scores;
     RequestFigures figures;
     TimePoint arrived;
     TimePoint due{};
@@ -107,6 +109,8 @@ class Scheduler {
 
   void pump();
   bool admit(Job& job);
+  // The same prompt is being computed: this one will find it in the cache.
+  bool should_wait_for_twin(const Job& job) const;
   // Fetches `count` blocks, the first of `own`, from the decode node.
   void pull(Job& job,
             engine::PrefixRef prefix,
@@ -120,7 +124,8 @@ class Scheduler {
              std::uint32_t computed);
   void run_step(const std::vector<engine::PlannedSlice>& planned);
   void step_done(const std::vector<StepSlice>& slices, node::StepEngine::Outcome outcome);
-  void apply(const StepSlice& slice, const std::optional<engine::SampledToken>& sampled);
+  // The end of the step for one of its slices, number `i`.
+  void apply(const StepSlice& slice, engine::StepResult& result, std::size_t i);
   void first_token(Job& job, const engine::SampledToken& sampled, FinishReason finish);
   void committed(std::uint64_t number, std::uint64_t bytes);
   void failed(std::uint64_t number, const Error& why);

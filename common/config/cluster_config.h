@@ -40,7 +40,7 @@ struct ModelSection {
 
 struct KvSection {
   std::uint32_t block_tokens = 32;
-  std::string dtype = "f16";     // f16, f32, i8, f8
+  std::string dtype = "i16";     // i16, f16, f32, i8, f8
   std::uint32_t arena_mb = 512;  // memory for keys and values, per node
   bool prefix_cache = true;
 };

@@ -55,6 +55,7 @@ struct TlsSection {
 struct GatewaySection {
   std::string listen = "127.0.0.1:8000";          // OpenAI API
   std::string control_listen = "127.0.0.1:7000";  // nodes dial here
+  std::string admin_listen = "127.0.0.1:0";       // /metrics, /healthz
   std::uint32_t io_threads = 1;
   std::uint32_t queue_limit = 256;  // requests of a tier waiting for a pair
   std::chrono::milliseconds queue_timeout{60'000};
@@ -68,6 +69,7 @@ struct GatewaySection {
   std::chrono::milliseconds idle_timeout{75'000};    // between two requests of a connection
   std::chrono::milliseconds drain_timeout{30'000};   // after SIGTERM
   std::uint32_t keepalive_ms = 15'000;               // silence before an SSE comment
+  std::uint32_t store_responses_mb = 0;   // memory for kept answers of /v1/responses; 0: none kept
   std::uint32_t client_buffer_kb = 1024;  // unsent bytes a slow reader may have before it is cut
   std::vector<std::string> cors_origins{"*"};
   TlsSection tls;

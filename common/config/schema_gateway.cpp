@@ -69,6 +69,12 @@ void visit_limits(GatewaySection& s, ConfigVisitor& v) {
            16,
            1U << 20U,
            "Unsent KiB that a client may let pile up before its request is cancelled.");
+  v.number("store_responses_mb",
+           s.store_responses_mb,
+           0,
+           1U << 20U,
+           "Memory in MiB for prompts and answers that clients of /v1/responses ask to keep; the "
+           "oldest go first. 0: nothing is kept.");
 }
 
 void visit_tls(TlsSection& s, ConfigVisitor& v) {
@@ -97,7 +103,7 @@ void visit_key(ApiKeyEntry& s, ConfigVisitor& v) {
          s.sha256,
          kSha256,
          "SHA-256 of the key, 64 hexadecimal digits; `baton key new` prints key and hash.");
-  v.flag("admin", s.admin, "May read /baton/status and /metrics and drain nodes.");
+  v.flag("admin", s.admin, "May read /baton/status and drain nodes.");
   v.number("requests_per_minute",
            s.requests_per_minute,
            0,
@@ -170,6 +176,10 @@ void visit_gateway(GatewaySection& s, ConfigVisitor& v) {
          s.control_listen,
          kAddress,
          "Where nodes connect; cluster.gateways names the same port.");
+  v.text("admin_listen",
+         s.admin_listen,
+         kAddress,
+         "Where /metrics, /livez and /readyz are served. Port 0: any free one.");
   v.number("io_threads", s.io_threads, 1, 256, "Threads that serve connections.");
   visit_limits(s, v);
   v.texts("cors_origins",

@@ -9,8 +9,11 @@
 namespace baton {
 namespace {
 
-constexpr std::array<std::pair<KvDType, std::string_view>, 4> kNames{
-    {{KvDType::F16, "f16"}, {KvDType::F32, "f32"}, {KvDType::I8, "i8"}, {KvDType::F8, "f8"}}};
+constexpr std::array<std::pair<KvDType, std::string_view>, 5> kNames{{{KvDType::I16, "i16"},
+                                                                      {KvDType::F16, "f16"},
+                                                                      {KvDType::F32, "f32"},
+                                                                      {KvDType::I8, "i8"},
+                                                                      {KvDType::F8, "f8"}}};
 
 }  // namespace
 
@@ -75,7 +78,7 @@ Status validate(const KvLayout& layout) {
     return fail(ErrorCode::InvalidArgument,
                 fmt::format("block_tokens must be a multiple of 16, got {}", layout.block_tokens));
   }
-  if (layout.dtype < KvDType::F16 || layout.dtype > KvDType::F8) {
+  if (layout.dtype < KvDType::F16 || layout.dtype > KvDType::I16) {
     return fail(ErrorCode::InvalidArgument, "unknown KV dtype");
   }
   if (layout.order < KvOrder::KeysByDimValuesByToken || layout.order > KvOrder::ByTokenAndHead) {

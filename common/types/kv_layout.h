@@ -6,8 +6,8 @@
 // holds keys, then values, of `block_tokens` tokens, in the engine's order:
 //   keys   [kv_head][head_dim][block_tokens]   (a vector lane is a token)
 //   values [kv_head][block_tokens][head_dim]   (a vector lane is a dimension)
-// so that blocks with neighbouring ids form one contiguous run in each layer. Types of one byte
-// have a scale for each head and token, float32, keys and values apart, at the block's end:
+// so that blocks with neighbouring ids form one contiguous run in each layer. Types of codes (i16,
+// i8, f8) have a scale for each head and token, float32, keys and values apart, at the block's end:
 //   key scales [kv_head][block_tokens], value scales [kv_head][block_tokens]
 // An element is its code times its token's scale; no other token has a part in it.
 //
@@ -28,10 +28,11 @@ namespace baton {
 enum class KvDType : std::uint8_t {
   F16 = 1,
   F32 = 2,
-  I8 = 3,  // whole numbers from -127 to 127
-  F8 = 4,  // FP8 E4M3: up to 448
+  I8 = 3,   // whole numbers from -127 to 127
+  F8 = 4,   // FP8 E4M3: up to 448
+  I16 = 5,  // whole numbers from -4095 to 4095: attention multiplies these as they are
 };
-std::string_view to_string(KvDType dtype);                     // "f16", "f32", "i8", "f8"
+std::string_view to_string(KvDType dtype);                     // "i16", "f16", "f32", "i8", "f8"
 std::optional<KvDType> kv_dtype_named(std::string_view name);  // empty: no such name
 
 // How the elements of a block lie. The engine computes on the first; blocks travel between nodes
@@ -53,10 +54,12 @@ struct KvLayout {
   bool operator==(const KvLayout&) const = default;
 
   std::size_t element_bytes() const {
-    return dtype == KvDType::F32 ? 4 : dtype == KvDType::F16 ? 2 : 1;
+    return dtype == KvDType::F32 ? 4 : dtype == KvDType::F16 || dtype == KvDType::I16 ? 2 : 1;
   }
   // Bytes of a scale; 0 for types that have none.
-  std::size_t scale_bytes() const { return element_bytes() == 1 ? sizeof(float) : 0; }
+  std::size_t scale_bytes() const {
+    return dtype == KvDType::F16 || dtype == KvDType::F32 ? 0 : sizeof(float);
+  }
   // Bytes from the beginning of a block of one layer to its scales.
   std::size_t scales_at() const {
     return std::size_t{2} * kv_heads * head_dim * block_tokens * element_bytes();

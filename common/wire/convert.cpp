@@ -132,6 +132,14 @@ std::string wire_text(std::string_view text) {
   return out;
 }
 
+std::size_t max_scored_prompt(std::int32_t alternatives) {
+  constexpr std::size_t kRoom = (std::size_t{1} << 20) - 16'384;  // a frame, less the rest of it
+  // Tag and length, token with its tag, number with its tag; of a list, tag and length.
+  constexpr std::size_t kEntry = 2 + 6 + 5;
+  constexpr std::size_t kList = 4;
+  return kRoom / (kEntry * (1 + static_cast<std::size_t>(alternatives)) + kList);
+}
+
 wire::KvLayout to_wire(const KvLayout& layout) {
   wire::KvLayout message;
   message.set_layers(layout.layers);
@@ -248,8 +256,13 @@ wire::GenerateRequest to_wire_packed(const GenerateRequest& request, std::string
 }
 
 std::string pack_tokens(std::span<const TokenId> tokens) {
-  constexpr std::size_t kMost = 5;  // bytes of a 32-bit number, seven bits each
-  std::string out(tokens.size() * kMost, '\0');
+  std::size_t bytes = 0;  // seven bits of a number each
+  for (const TokenId token : tokens) {
+    const auto value = static_cast<std::uint32_t>(token);
+    bytes += 1U + (value >> 7U != 0 ? 1U : 0U) + (value >> 14U != 0 ? 1U : 0U) +
+             (value >> 21U != 0 ? 1U : 0U) + (value >> 28U != 0 ? 1U : 0U);
+  }
+  std::string out(bytes, '\0');
   char* at = out.data();
   for (const TokenId token : tokens) {
     auto rest = static_cast<std::uint32_t>(token);
@@ -258,7 +271,6 @@ std::string pack_tokens(std::span<const TokenId> tokens) {
     }
     *at++ = static_cast<char>(rest);
   }
-  out.resize(static_cast<std::size_t>(at - out.data()));
   return out;
 }
 

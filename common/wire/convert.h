@@ -32,6 +32,10 @@ struct WireLimits {
   static constexpr std::uint64_t kTtlMs = 3600ULL * 1000;
 };
 
+// Tokens a prompt may have so that the log-probabilities of all, each with so many alternatives,
+// fit one frame.
+std::size_t max_scored_prompt(std::int32_t alternatives);
+
 wire::KvLayout to_wire(const KvLayout& layout);
 Result<KvLayout> from_wire(const wire::KvLayout& message);
 

@@ -28,8 +28,9 @@ struct ChatMessage {
 struct ChatTemplateInput {
   std::vector<ChatMessage> messages;
   bool add_generation_prompt = true;
-  std::string tools_json;   // an array, or empty
-  std::string kwargs_json;  // chat_template_kwargs: an object, or empty
+  bool continue_final_message = false;  // encode_chat: the prompt ends with the last message's text
+  std::string tools_json;               // an array, or empty
+  std::string kwargs_json;              // chat_template_kwargs: an object, or empty
   std::string bos_token;
   std::string eos_token;
   std::int64_t unix_seconds = 0;  // the caller's clock, for templates that print the date (UTC)

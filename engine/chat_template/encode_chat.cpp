@@ -4,6 +4,34 @@
 
 namespace baton::engine {
 
+namespace {
+
+std::string_view trimmed(std::string_view text) {
+  constexpr std::string_view kSpace = " \t\r\n";
+  const std::size_t first = text.find_first_not_of(kSpace);
+  return first == std::string_view::npos
+             ? std::string_view()
+             : text.substr(first, text.find_last_not_of(kSpace) - first + 1);
+}
+
+// Cuts what a template puts behind the last message: its end mark, and what may follow that.
+Status end_with(std::string_view content, std::vector<PromptPiece>& pieces) {
+  const std::string_view wanted = trimmed(content);
+  while (!pieces.empty()) {
+    const std::string_view text = trimmed(pieces.back().text);
+    if (!pieces.back().special_allowed && !text.empty() && !wanted.empty() &&
+        wanted.ends_with(text)) {
+      return {};
+    }
+    pieces.pop_back();
+  }
+  return fail(
+      ErrorCode::InvalidArgument,
+      "continue_final_message: the last message has no text that the prompt could end with");
+}
+
+}  // namespace
+
 Result<std::vector<TokenId>> encode_chat(const ChatTemplate& chat_template,
                                          const Tokenizer& tokenizer,
                                          ChatTemplateInput input,
@@ -14,7 +42,10 @@ Result<std::vector<TokenId>> encode_chat(const ChatTemplate& chat_template,
   };
   input.bos_token = text_of(spec.bos);
   input.eos_token = text_of(spec.eos);
-  BATON_ASSIGN(const std::vector<PromptPiece> pieces, chat_template.render(input));
+  BATON_ASSIGN(std::vector<PromptPiece> pieces, chat_template.render(input));
+  if (input.continue_final_message) {
+    BATON_TRY(end_with(input.messages.empty() ? "" : input.messages.back().content, pieces));
+  }
   std::size_t bytes = 0;
   for (const PromptPiece& piece : pieces) {
     bytes += piece.text.size();

@@ -1,7 +1,10 @@
 // From messages to token ids: renders the template with the model's own bos and eos text and
 // tokenizes the pieces, so that exactly one BOS stands at the start of models that want one.
 //
-// Thread: pure. Failure: as ChatTemplate::render; ContextTooLong when the text has more than
+// With continue_final_message the prompt ends where the content of the last message ends.
+//
+// Thread: pure. Failure: as ChatTemplate::render, also for a template that does not print the last
+// message as it is; ContextTooLong when the text has more than
 // `max_tokens` for certain, which spares tokenizing it.
 #pragma once
 

@@ -29,7 +29,7 @@ struct RunnerOptions {
   std::uint32_t block_tokens = 32;
   std::uint32_t max_context = 0;         // 0: the model's own
   std::uint32_t max_step_tokens = 2048;  // rows a step may have; sizes the activation buffers
-  KvDType kv_dtype = KvDType::F16;
+  KvDType kv_dtype = KvDType::I16;
   // Pieces that the sums of attention output and down projections are made of: 1, or 4, which gives
   // the same bits on 1, 2 and 4 ranks.
   std::uint32_t partial_sums = 1;
@@ -39,7 +39,7 @@ struct RunnerOptions {
 // The layout of a model's KV, known before weights are packed.
 Result<KvLayout> kv_layout_of(const ModelFile& file,
                               std::uint32_t block_tokens,
-                              KvDType dtype = KvDType::F16);
+                              KvDType dtype = KvDType::I16);
 
 // `backend` outlives the runner; `file` may be closed afterwards only if no backend borrows from
 // it: keep it.

@@ -44,14 +44,18 @@ class Runner final : public ModelRunner {
     std::vector<WantedRow> wanted;
     for (std::size_t i = 0; i < plan.slices.size(); ++i) {
       const SequenceSlice& slice = plan.slices[i];
-      add(slice, arena, false);
+      add(slice, arena, !slice.targets.empty());
       result.drafted.push_back(static_cast<std::uint32_t>(slice.drafts.size()));
+      for (std::size_t row = 0; row < slice.targets.size(); ++row) {
+        wanted.push_back({i, row, true});
+      }
       for (std::size_t drafts = 0; slice.sample && drafts <= slice.drafts.size(); ++drafts) {
-        wanted.push_back({i, drafts});
+        wanted.push_back({i, drafts, false});
       }
     }
     result.sampled.resize(plan.slices.size());
     result.followed.resize(plan.slices.size());
+    result.scored.resize(plan.slices.size());
     if (rows_.size() == 0) {
       return result;
     }
@@ -61,7 +65,7 @@ class Runner final : public ModelRunner {
       const std::size_t count = std::min(kHeadRows, wanted.size() - first);
       decoder_->head(hidden + first * decoder_->spec().dim, count, logits_.data());
       for (std::size_t i = 0; i < count; ++i) {
-        sample({logits_.data() + i * vocab, vocab}, wanted[first + i], plan, result);
+        take({logits_.data() + i * vocab, vocab}, wanted[first + i], plan, result);
       }
     }
     return result;
@@ -81,30 +85,37 @@ class Runner final : public ModelRunner {
   }
 
  private:
-  // A row whose next token is sampled: the one behind so many of its slice's drafts.
+  // A row whose next token is sampled: the one behind so many of its slice's drafts; or is scored:
+  // that of so many a target.
   struct WantedRow {
     std::size_t slice = 0;
-    std::size_t drafts = 0;
+    std::size_t number = 0;
+    bool is_target = false;
   };
 
   // Rows of a slice come in order; those behind a wrong draft are left out.
-  void sample(std::span<float> logits,
-              const WantedRow& row,
-              const StepPlan& plan,
-              StepResult& result) {
+  void take(std::span<float> logits,
+            const WantedRow& row,
+            const StepPlan& plan,
+            StepResult& result) {
     const SequenceSlice& slice = plan.slices[row.slice];
+    if (row.is_target) {
+      result.scored[row.slice].push_back(
+          sampler_.score(logits, slice.targets[row.number], slice.target_alternatives));
+      return;
+    }
     std::vector<SampledToken>& followed = result.followed[row.slice];
-    if (row.drafts == 0) {
+    if (row.number == 0) {
       result.sampled[row.slice] = sampler_.sample(logits, slice);
       return;
     }
-    if (followed.size() + 1 != row.drafts) {
+    if (followed.size() + 1 != row.number) {
       return;
     }
     const TokenId before =
         followed.empty() ? result.sampled[row.slice]->token : followed.back().token;
-    if (before == slice.drafts[row.drafts - 1]) {
-      followed.push_back(sampler_.sample(logits, slice, row.drafts));
+    if (before == slice.drafts[row.number - 1]) {
+      followed.push_back(sampler_.sample(logits, slice, row.number));
     }
   }
 
@@ -112,6 +123,9 @@ class Runner final : public ModelRunner {
     BATON_CHECK(arena.layout == info_.layout, "an arena of another layout");
     BATON_CHECK(slice.first_position + slice.num_rows() <= info_.context_length,
                 "a slice past the end of the context");
+    BATON_CHECK(slice.targets.empty() ||
+                    slice.targets.size() + (slice.sample ? 1 : 0) == slice.tokens.size(),
+                "targets that are not those of a slice's tokens");
     rows_.add(slice, arena.layout.block_tokens, all_wanted);
   }
 

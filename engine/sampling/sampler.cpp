@@ -107,6 +107,20 @@ SampledToken Sampler::sample(std::span<float> logits,
   return out;
 }
 
+SampledToken Sampler::score(std::span<const float> logits,
+                            TokenId token,
+                            std::uint32_t alternatives) {
+  BATON_CHECK(logits.size() == weights_.size(), "a row of logits is a vocabulary long");
+  BATON_CHECK(token >= 0 && static_cast<std::size_t>(token) < logits.size(),
+              "a scored token is in the vocabulary");
+  SampledToken out;
+  out.token = token;
+  fill_logprobs(logits, alternatives, out);
+  out.logprob =
+      static_cast<float>(static_cast<double>(logits[static_cast<std::size_t>(token)]) - log_sum_);
+  return out;
+}
+
 void Sampler::apply_penalties(std::span<float> logits,
                               const SequenceSlice& slice,
                               std::size_t drafts) {

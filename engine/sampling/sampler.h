@@ -29,6 +29,9 @@ class Sampler {
   // The first `drafts` of the slice's drafts count as the end of its output.
   SampledToken sample(std::span<float> logits, const SequenceSlice& slice, std::size_t drafts = 0);
 
+  // The log-probability of a known token, natural log, and of the `alternatives` best.
+  SampledToken score(std::span<const float> logits, TokenId token, std::uint32_t alternatives);
+
  private:
   struct Candidate {
     float logit;

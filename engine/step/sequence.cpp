@@ -54,6 +54,10 @@ Result<RequestSize> check_size(const GenerateRequest& request,
   return size;
 }
 
+bool wants_prompt_logprobs(const GenerateRequest& request) {
+  return request.prompt_logprobs >= 0 && request.output.empty();
+}
+
 std::vector<TokenId> context_of(const GenerateRequest& request) {
   std::vector<TokenId> context = request.prompt;
   context.insert(context.end(), request.output.begin(), request.output.end());
@@ -86,6 +90,11 @@ SequenceSlice Sequence::slice(std::uint32_t count, std::span<const TokenId> draf
   slice.drafts = drafts;
   if (num_output() < request_.min_tokens) {
     slice.barred = request_.stop_tokens;
+  }
+  const auto last = static_cast<std::uint32_t>(request_.prompt.size()) - 1;
+  if (wants_prompt_logprobs(request_) && computed_ < last) {
+    slice.targets = tokens().subspan(computed_ + 1, std::min(count, last - computed_));
+    slice.target_alternatives = static_cast<std::uint32_t>(request_.prompt_logprobs);
   }
   return slice;
 }

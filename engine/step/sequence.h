@@ -32,6 +32,10 @@ Result<RequestSize> check_size(const GenerateRequest& request,
                                std::uint32_t context_length,
                                std::uint32_t vocab_size);
 
+// The log-probabilities of its prompt are asked for and go with the first token: no key or value of
+// the prompt may come from a cache. One that is resumed has given them.
+bool wants_prompt_logprobs(const GenerateRequest& request);
+
 // Prompt and replayed output: the tokens that are known at the start.
 std::vector<TokenId> context_of(const GenerateRequest& request);
 

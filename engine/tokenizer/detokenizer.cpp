@@ -1,13 +1,18 @@
+#include <algorithm>
+
 #include "engine/tokenizer/tokenizer.h"
 #include "engine/tokenizer/utf8.h"
 
 namespace baton::engine {
 
-Detokenizer::Detokenizer(const Tokenizer& tokenizer, bool with_special)
-    : tokenizer_(&tokenizer), with_special_(with_special) {}
+Detokenizer::Detokenizer(const Tokenizer& tokenizer,
+                         bool with_special,
+                         std::span<const TokenId> shown)
+    : tokenizer_(&tokenizer), with_special_(with_special), shown_(shown) {}
 
 std::string Detokenizer::push(TokenId id) {
-  std::string_view bytes = tokenizer_->token_bytes(id, with_special_);
+  const bool is_shown = with_special_ || std::ranges::find(shown_, id) != shown_.end();
+  std::string_view bytes = tokenizer_->token_bytes(id, is_shown);
   if (bytes.empty()) {
     return {};
   }

@@ -89,7 +89,10 @@ class Tokenizer {
 // Turns a stream of tokens into text that is always whole UTF-8: an incomplete tail is held back.
 class Detokenizer {
  public:
-  explicit Detokenizer(const Tokenizer& tokenizer, bool with_special = false);
+  // `shown`: special tokens whose text comes anyhow; they must outlive the detokenizer.
+  explicit Detokenizer(const Tokenizer& tokenizer,
+                       bool with_special = false,
+                       std::span<const TokenId> shown = {});
   // Text that became complete with this token.
   std::string push(TokenId id);
   // What is left at the end; broken bytes become U+FFFD.
@@ -98,6 +101,7 @@ class Detokenizer {
  private:
   const Tokenizer* tokenizer_;
   bool with_special_;
+  std::span<const TokenId> shown_;
   bool at_start_ = true;
   std::string pending_;
 };

@@ -24,6 +24,8 @@ KvCode code_of(KvDType dtype) {
       return KvCode::I8;
     case KvDType::F8:
       return KvCode::F8;
+    case KvDType::I16:
+      return KvCode::I16;
   }
   BATON_CHECK(false, "a KV dtype without kernels");
   return KvCode::F32;

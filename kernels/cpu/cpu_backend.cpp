@@ -40,6 +40,7 @@ constexpr std::size_t kMinAdd = 65536;
 constexpr std::size_t kMinRoute = 512;
 constexpr std::size_t kMinQuantise = 8192;
 constexpr std::size_t kMinRows = 32;
+constexpr std::size_t kMinKv = 768;        // a new key touches a cold line an element
 constexpr std::size_t kMinMatmul = 65536;  // weight bytes and multiplications
 constexpr std::size_t kMinTilesAThread = 8;
 constexpr std::size_t kMaxOwnRows = 4;
@@ -234,10 +235,9 @@ class CpuBackend final : public Backend {
       check_slice(arena, params, slice);
       rows += slice.num_rows;
     }
-    for_rows(params.kv_heads, rows >= kMinRows, [&](std::size_t head) {
-      for (const AttentionSlice& slice : slices) {
-        write_head(kernels_, arena, params, slice, head, k, v, stride);
-      }
+    const bool parallel = rows * params.kv_heads * params.head_dim >= kMinKv;
+    for_row_ranges(rows, parallel, [&](std::size_t first, std::size_t count) {
+      write_rows(kernels_, arena, params, slices, first, count, k, v, stride);
     });
   }
 

@@ -324,6 +324,13 @@ struct Avx2 {
     return {_mm256_cvtepi8_epi16(_mm_unpacklo_epi8(even, odd)),
             _mm256_cvtepi8_epi16(_mm_unpackhi_epi8(even, odd))};
   }
+  BATON_OP I short_pairs(const std::int16_t* low, const std::int16_t* high) {
+    const __m256i even = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(low));
+    const __m256i odd = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(high));
+    const __m256i a = _mm256_unpacklo_epi16(even, odd);
+    const __m256i b = _mm256_unpackhi_epi16(even, odd);
+    return {_mm256_permute2x128_si256(a, b, 0x20), _mm256_permute2x128_si256(a, b, 0x31)};
+  }
   BATON_OP void store_short(std::int16_t* p, F x) {
     const __m256i mixed = _mm256_packs_epi32(_mm256_cvtps_epi32(x.a), _mm256_cvtps_epi32(x.b));
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm256_permute4x64_epi64(mixed, 0xD8));

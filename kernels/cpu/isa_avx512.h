@@ -145,7 +145,14 @@ struct Avx512 {
   BATON_OP void istore(std::int32_t* p, I x) { _mm512_storeu_si512(reinterpret_cast<void*>(p), x); }
   // acc + x.low * pair.low + x.high * pair.high
   BATON_OP I dot2(I acc, I x, std::int32_t pair) {
-    return _mm512_dpwssd_epi32(acc, x, _mm512_set1_epi32(pair));
+    const __m512i y = _mm512_set1_epi32(pair);
+#ifdef __AVX512VNNI__
+    // Written out so that a sum stays in its register: GCC copies it, and runs out of them.
+    __asm__("vpdpwssd %2, %1, %0" : "+v"(acc) : "v"(x), "v"(y));
+    return acc;
+#else  // emulated
+    return _mm512_dpwssd_epi32(acc, x, y);
+#endif
   }
   // Rounded to nearest; what is no number becomes 0.
   BATON_OP I pack_pairs(F low, F high) {
@@ -159,6 +166,12 @@ struct Avx512 {
     return _mm512_cvtepi8_epi16(
         _mm256_set_m128i(_mm_unpackhi_epi8(even, odd), _mm_unpacklo_epi8(even, odd)));
   }
+  BATON_OP I short_pairs(const std::int16_t* low, const std::int16_t* high) {
+    const auto wide = [](const std::int16_t* p) __attribute__((always_inline)) {
+      return _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+    };
+    return _mm512_mask_blend_epi16(0xAAAAAAAA, wide(low), _mm512_slli_epi32(wide(high), 16));
+  }
   // 16 codes, rounded to nearest.
   BATON_OP void store_short(std::int16_t* p, F x) {
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(p),
@@ -171,19 +184,27 @@ struct Avx512 {
     const __m256i sign = _mm256_slli_epi16(_mm256_and_si256(wide, _mm256_set1_epi16(0x80)), 8);
     return _mm512_cvtph_ps(_mm256_or_si256(number, sign));
   }
-  BATON_OP F to_float(H halves) { return _mm512_cvtph_ps(halves); }
-  BATON_OP F as_float(I x) { return _mm512_castsi512_ps(x); }
+  BATON_OP F to_float(H halves) {
+    return _mm512_cvtph_ps(halves);
+  }
+  BATON_OP F as_float(I x) {
+    return _mm512_castsi512_ps(x);
+  }
   // The larger of `top` and the magnitude, compared as bits: a NaN is the largest of all.
   BATON_OP I magnitudes(I top, F x) {
     return _mm512_max_epu32(
         top, _mm512_and_si512(_mm512_castps_si512(x), _mm512_set1_epi32(0x7FFFFFFF)));
   }
-  BATON_OP H hzero() { return _mm256_setzero_si256(); }
+  BATON_OP H hzero() {
+    return _mm256_setzero_si256();
+  }
   BATON_OP H magnitudes(H top, const std::uint16_t* p) {
     const __m256i raw = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
     return _mm256_max_epu16(top, _mm256_and_si256(raw, _mm256_set1_epi16(0x7FFF)));
   }
-  BATON_OP std::uint32_t largest_lane(I x) { return _mm512_reduce_max_epu32(x); }
+  BATON_OP std::uint32_t largest_lane(I x) {
+    return _mm512_reduce_max_epu32(x);
+  }
   BATON_OP std::uint16_t largest_lane(H x) {
     const __m128i top = _mm_max_epu16(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1));
     const __m128i least = _mm_minpos_epu16(_mm_xor_si128(top, _mm_set1_epi16(-1)));
@@ -224,7 +245,9 @@ struct Avx512 {
   }
 
  private:
-  BATON_OP M first(std::size_t n) { return static_cast<M>((std::uint32_t{1} << n) - 1); }
+  BATON_OP M first(std::size_t n) {
+    return static_cast<M>((std::uint32_t{1} << n) - 1);
+  }
 };
 
 }  // namespace

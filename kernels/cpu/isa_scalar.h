@@ -252,6 +252,15 @@ struct Scalar {
     }
     return out;
   }
+  BATON_OP I short_pairs(const std::int16_t* low, const std::int16_t* high) {
+    I out;
+    for (std::size_t i = 0; i < 16; ++i) {
+      const auto even = static_cast<std::uint32_t>(low[i]) & 0xFFFFU;
+      const auto odd = static_cast<std::uint32_t>(high[i]) << 16;
+      out.v[i] = static_cast<std::int32_t>(even | odd);
+    }
+    return out;
+  }
   BATON_OP void store_short(std::int16_t* p, F x) {
     for (std::size_t i = 0; i < 16; ++i) {
       p[i] = static_cast<std::int16_t>(nearest(x.v[i]));

@@ -101,7 +101,7 @@ struct MatmulJob {
 
 // What an arena's keys and values are: numbers, or codes with a float32 scale for each head and
 // token, keys' and values' after all codes of the block: [2][kv_head][token].
-enum class KvCode : std::uint8_t { F32, F16, I8, F8 };
+enum class KvCode : std::uint8_t { F32, F16, I8, F8, I16 };
 
 // One kv head, some rows of one sequence.
 struct AttentionJob {

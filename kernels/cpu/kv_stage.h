@@ -1,7 +1,7 @@
 // Keys and values of one chunk as attention multiplies them: 16-bit codes in pairs, one scale for
 // each token. Whatever the arena's element type, a token's codes depend on that token alone:
 //   f32, f16  the largest magnitude becomes 4095
-//   i8        the stored codes
+//   i16, i8   the stored codes
 //   f8        the stored numbers in steps of 1/8 (the largest, 448, becomes 3584)
 // Codes and the magnitudes they are multiplied with are bounded so that no sum leaves 32 bits
 // (`code_sum_limit`). A token that holds what is no number has codes 0 and a scale that is none.
@@ -29,6 +29,7 @@ constexpr float largest_code(KvCode code) {
   switch (code) {
     case KvCode::F32:
     case KvCode::F16:
+    case KvCode::I16:
       return 4095.0F;
     case KvCode::I8:
       return 127.0F;
@@ -92,6 +93,17 @@ struct KvElement<Isa, KvCode::F16> {
 template <class Isa>
 struct KvElement<Isa, KvCode::I8> {
   using T = std::uint8_t;
+  [[gnu::always_inline]] static typename Isa::I pairs(const T* low, const T* high) {
+    return Isa::byte_pairs(low, high);
+  }
+};
+
+template <class Isa>
+struct KvElement<Isa, KvCode::I16> {
+  using T = std::int16_t;
+  [[gnu::always_inline]] static typename Isa::I pairs(const T* low, const T* high) {
+    return Isa::short_pairs(low, high);
+  }
 };
 
 template <class Isa>
@@ -101,8 +113,12 @@ struct KvElement<Isa, KvCode::F8> {
 };
 constexpr float kE4m3Step = 2048.0F;  // load_e4m3 divides by 256; codes are eighths
 
+// Stored codes are multiplied as they are.
+constexpr bool is_whole(KvCode code) {
+  return code == KvCode::I8 || code == KvCode::I16;
+}
 constexpr bool has_scales(KvCode code) {
-  return code == KvCode::I8 || code == KvCode::F8;
+  return is_whole(code) || code == KvCode::F8;
 }
 
 // Where 16 neighbouring positions of one kv head lie (a block holds a multiple of 16).
@@ -174,8 +190,8 @@ void stage_keys(const Granule<typename KvElement<Isa, kCode>::T>& from,
   const T zeros[kLanes] = {};
   for (std::size_t d = 0; d < head_dim; d += 2, keys += 2 * tokens, out += kLanes) {
     const T* odd = d + 1 < head_dim ? keys + tokens : zeros;
-    if constexpr (kCode == KvCode::I8) {
-      Isa::istore(out, Isa::byte_pairs(keys, odd));
+    if constexpr (is_whole(kCode)) {
+      Isa::istore(out, Element::pairs(keys, odd));
     } else {
       Isa::istore(out,
                   Isa::pack_pairs(Isa::mul(Element::load(keys), factor),
@@ -237,8 +253,8 @@ void stage_values(const Granule<typename KvElement<Isa, kCode>::T>& from,
         a = padded(a, head_dim - d, copies[0]);
         b = padded(b, head_dim - d, copies[1]);
       }
-      if constexpr (kCode == KvCode::I8) {
-        Isa::istore(to, Isa::byte_pairs(a, b));
+      if constexpr (is_whole(kCode)) {
+        Isa::istore(to, Element::pairs(a, b));
       } else {
         Isa::istore(to,
                     Isa::pack_pairs(Isa::mul(Element::load(a), even_factor),
@@ -301,6 +317,8 @@ void stage(const AttentionJob& job,
       return stage_of<Isa, KvCode::I8>(job, chunk, first, end, out);
     case KvCode::F8:
       return stage_of<Isa, KvCode::F8>(job, chunk, first, end, out);
+    case KvCode::I16:
+      return stage_of<Isa, KvCode::I16>(job, chunk, first, end, out);
   }
 }
 

@@ -1,5 +1,6 @@
 #include "kernels/cpu/kv_writer.h"
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <cstring>
@@ -70,6 +71,12 @@ class TokenWriter {
         place(layout_, block, kv_head, token, ints_[0].data(), ints_[1].data());
         return place_scales(layout_, block, kv_head, token, key_scale, value_scale);
       }
+      case KvDType::I16: {
+        const float key_scale = to_int16(key, dim, shorts_[0].data());
+        const float value_scale = to_int16(value, dim, shorts_[1].data());
+        place(layout_, block, kv_head, token, shorts_[0].data(), shorts_[1].data());
+        return place_scales(layout_, block, kv_head, token, key_scale, value_scale);
+      }
       case KvDType::F8: {
         const float key_scale = to_e4m3(key, dim, floats_[0].data());
         const float value_scale = to_e4m3(value, dim, floats_[1].data());
@@ -84,28 +91,42 @@ class TokenWriter {
   const KvLayout& layout_;
   // Key and value; which of them is used depends on the type.
   std::array<std::array<std::uint16_t, kMaxHeadDim>, 2> halves_;
+  std::array<std::array<std::int16_t, kMaxHeadDim>, 2> shorts_;
   std::array<std::array<std::int8_t, kMaxHeadDim>, 2> ints_;
   std::array<std::array<std::uint8_t, kMaxHeadDim>, 2> floats_;
 };
 
 }  // namespace
 
-void write_head(const KernelTable& kernels,
+void write_rows(const KernelTable& kernels,
                 const KvArenaView& arena,
                 const AttentionParams& params,
-                const AttentionSlice& slice,
-                std::size_t head,
+                std::span<const AttentionSlice> slices,
+                std::size_t first,
+                std::size_t count,
                 const float* k,
                 const float* v,
                 std::size_t stride) {
   const KvLayout& layout = arena.layout;
   TokenWriter writer(kernels, layout);
-  for (std::size_t r = 0; r < slice.num_rows; ++r) {
-    const std::size_t position = slice.first_position + r;
-    std::byte* block = arena.block(params.layer, slice.blocks[position / layout.block_tokens]);
-    const std::size_t at = (slice.first_row + r) * stride + head * layout.head_dim;
-    writer.write(
-        block, params.first_kv_head + head, position % layout.block_tokens, k + at, v + at);
+  std::size_t before = 0;  // tokens of the slices passed
+  for (const AttentionSlice& slice : slices) {
+    const std::size_t begin = std::max(first, before);
+    const std::size_t end = std::min(first + count, before + slice.num_rows);
+    for (std::size_t at = begin; at < end; ++at) {
+      const std::size_t r = at - before;
+      const std::size_t position = slice.first_position + r;
+      std::byte* block = arena.block(params.layer, slice.blocks[position / layout.block_tokens]);
+      const std::size_t row = (slice.first_row + r) * stride;
+      for (std::uint32_t head = 0; head < params.kv_heads; ++head) {
+        writer.write(block,
+                     params.first_kv_head + head,
+                     position % layout.block_tokens,
+                     k + row + head * layout.head_dim,
+                     v + row + head * layout.head_dim);
+      }
+    }
+    before += slice.num_rows;
   }
 }
 

@@ -33,19 +33,23 @@ class LayerKv {
   void write(bool value, std::size_t position, std::size_t head, const float* row) const {
     const KvLayout& layout = arena_.layout;
     std::byte* block = block_of(position);
-    std::vector<std::uint8_t> codes(layout.head_dim);
+    std::vector<std::uint8_t> bytes(layout.head_dim);
+    std::vector<std::int16_t> shorts(layout.head_dim);
     if (layout.scale_bytes() != 0) {
       const float scale =
-          layout.dtype == KvDType::I8
-              ? to_int8(row, layout.head_dim, reinterpret_cast<std::int8_t*>(codes.data()))
-              : to_e4m3(row, layout.head_dim, codes.data());
+          layout.dtype == KvDType::I16 ? to_int16(row, layout.head_dim, shorts.data())
+          : layout.dtype == KvDType::I8
+              ? to_int8(row, layout.head_dim, reinterpret_cast<std::int8_t*>(bytes.data()))
+              : to_e4m3(row, layout.head_dim, bytes.data());
       std::memcpy(block + scale_offset(value, position, head), &scale, sizeof(scale));
     }
     for (std::size_t d = 0; d < layout.head_dim; ++d) {
       const std::uint16_t half = float_to_half(row[d]);
       const void* element = layout.dtype == KvDType::F32   ? static_cast<const void*>(row + d)
                             : layout.dtype == KvDType::F16 ? static_cast<const void*>(&half)
-                                                           : codes.data() + d;
+                            : layout.dtype == KvDType::I16
+                                ? static_cast<const void*>(shorts.data() + d)
+                                : bytes.data() + d;
       const std::size_t size = layout.element_bytes();
       std::memcpy(block + index(value, position, head, d) * size, element, size);
     }
@@ -81,6 +85,11 @@ class LayerKv {
         std::uint16_t x;
         std::memcpy(&x, block + index * sizeof(x), sizeof(x));
         return half_to_float(x);
+      }
+      case KvDType::I16: {
+        std::int16_t x;
+        std::memcpy(&x, block + index * sizeof(x), sizeof(x));
+        return static_cast<float>(x);
       }
       case KvDType::I8:
         return static_cast<float>(static_cast<std::int8_t>(block[index]));

@@ -16,7 +16,7 @@ BIN = ROOT / "build" / "release" / "bin"
 CACHE = pathlib.Path(os.environ.get("BATON_CACHE") or pathlib.Path.home() / ".cache" / "baton")
 SMOLLM = CACHE / "models" / "SmolLM2-135M-Instruct.Q4_1.gguf"
 GEMMA = CACHE / "models" / "gemma-3-270m-q4_k_m.gguf"
-SMOLLM_BLOCK_BYTES = 2 * 3 * 64 * 32 * 2  # of one layer: K and V, heads, dims, tokens, f16
+SMOLLM_BLOCK_BYTES = 2 * 3 * 32 * (64 * 2 + 4)  # of one layer: K and V, heads, tokens, i16 and its scale
 SMOLLM_LAYERS = 30
 READY_LIMIT = 90
 
@@ -118,7 +118,8 @@ class Cluster:
             "model": {"id": "smollm2-135m-instruct"},
             "kv": {"arena_mb": 256},
             "gateway": {"listen": f"127.0.0.1:{self.api_port}",
-                        "control_listen": f"127.0.0.1:{self.control_port}"},
+                        "control_listen": f"127.0.0.1:{self.control_port}",
+                        "admin_listen": f"127.0.0.1:{free_port()}"},
             "prefill": {"pool": [node_entry(f"prefill-{i}") for i in range(prefill)]},
             "decode": {"pool": [node_entry(f"decode-{i}") for i in range(decode)]},
         }, config or {})
@@ -167,7 +168,7 @@ class Cluster:
     def admin(self, name):
         """host:port of a process's /metrics page."""
         if name == "gateway":
-            return f"{self.host}:{self.api_port}"
+            return self.config["gateway"]["admin_listen"]
         pool = self.config[name.split("-")[0]]["pool"]
         return next(node["admin_listen"] for node in pool if node["name"] == name)
 

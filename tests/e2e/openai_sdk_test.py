@@ -5,6 +5,7 @@ Runs against scripted nodes (build/release/bin/scripted_cluster, started here) a
 BATON_BASE_URL names a running server, against that server too; checks that need a scripted answer
 are skipped there."""
 import asyncio
+import json
 import os
 import subprocess
 
@@ -42,7 +43,7 @@ def target(request):
     if request.param == "running":
         yield Target(RUNNING, scripted=False)
         return
-    process = subprocess.Popen([BIN / "scripted_cluster"], stdin=subprocess.PIPE,
+    process = subprocess.Popen([BIN / "scripted_cluster", "--reasoning", "think"], stdin=subprocess.PIPE,
                                stdout=subprocess.PIPE, text=True, preexec_fn=die_with_parent)
     yield Target(process.stdout.readline().strip(), scripted=True)
     process.stdin.close()
@@ -53,6 +54,13 @@ def target(request):
 def scripted(target):
     if not target.scripted:
         pytest.skip("needs scripted nodes")
+    return target
+
+
+@pytest.fixture
+def running(target):
+    if target.scripted:
+        pytest.skip("needs a real model")
     return target
 
 
@@ -125,6 +133,33 @@ def test_completions(target):
     assert streamed[-1].choices[0].finish_reason in ("stop", "length")
 
 
+def test_choices(target):
+    answer = target.ask("Say something.", n=3, max_tokens=6, temperature=1.0, seed=3)
+    assert [choice.index for choice in answer.choices] == [0, 1, 2]
+    assert answer.usage.completion_tokens <= 18
+    alone = target.ask("Say something.", max_tokens=6, temperature=1.0, seed=3)
+    assert alone.choices[0].message.content == answer.choices[0].message.content
+    assert alone.usage.prompt_tokens == answer.usage.prompt_tokens
+    texts = {}
+    for chunk in target.ask("Say something.", n=3, max_tokens=6, temperature=1.0, seed=3, stream=True):
+        choice = chunk.choices[0]
+        texts[choice.index] = texts.get(choice.index, "") + (choice.delta.content or "")
+    assert [texts[i] for i in range(3)] == [choice.message.content for choice in answer.choices]
+
+
+def test_lists_of_prompts(target):
+    one, two = "say:first", "say:second"
+    answer = target.client.completions.create(model=target.model, prompt=[one, two], n=2,
+                                              max_tokens=4, temperature=0)
+    assert [choice.index for choice in answer.choices] == [0, 1, 2, 3]
+    for prompt, choices in ((one, answer.choices[:2]), (two, answer.choices[2:])):
+        alone = target.client.completions.create(model=target.model, prompt=prompt, max_tokens=4,
+                                                 temperature=0)
+        assert all(choice.text == alone.choices[0].text for choice in choices)
+    ids = target.client.completions.create(model=target.model, prompt=[[65, 66], [67]], max_tokens=2)
+    assert len(ids.choices) == 2 and ids.usage.prompt_tokens == 3
+
+
 def test_token_id_prompt(target):
     answer = target.client.completions.create(
         model=target.model, prompt=[65, 66, 67], max_tokens=2,
@@ -139,6 +174,104 @@ def test_logprobs(target):
     entries = answer.choices[0].logprobs.content
     assert entries and entries[0].logprob <= 0 and len(entries[0].top_logprobs) == 2
     assert bytes(entries[0].bytes).decode(errors="replace") == entries[0].token
+
+
+def test_echo_scores_the_prompt(target):
+    answer = target.client.completions.create(model=target.model, prompt="Once upon a time", echo=True,
+                                              logprobs=2, max_tokens=0, temperature=0)
+    choice = answer.choices[0]
+    assert choice.text == "Once upon a time" and answer.usage.completion_tokens == 0
+    assert choice.logprobs.token_logprobs[0] is None
+    assert all(value <= 0 for value in choice.logprobs.token_logprobs[1:])
+    assert len(choice.logprobs.tokens) == answer.usage.prompt_tokens
+    again = target.client.completions.create(model=target.model, prompt="Once upon a time", max_tokens=1,
+                                             extra_body={"prompt_logprobs": 0})
+    told = [next(iter(entry.values()))["logprob"] for entry in again.choices[0].prompt_logprobs[1:]]
+    assert told == choice.logprobs.token_logprobs[1:]
+
+
+def test_bias_bars_and_forces(running):
+    free = running.ask("Name a colour.", max_tokens=1, temperature=0, extra_body={"return_token_ids": True})
+    token = free.choices[0].token_ids[0]
+    barred = running.ask("Name a colour.", max_tokens=1, temperature=0, logit_bias={str(token): -100},
+                         extra_body={"return_token_ids": True})
+    assert barred.choices[0].token_ids[0] != token
+    forced = running.ask("Name a colour.", max_tokens=2, temperature=0, logit_bias={"300": 100},
+                         extra_body={"return_token_ids": True})
+    assert forced.choices[0].token_ids == [300, 300]
+
+
+def test_responses(target):
+    answer = target.client.responses.create(model=target.model, input="say:one two", temperature=0,
+                                            instructions="Be brief.", max_output_tokens=16)
+    assert answer.object == "response" and answer.status in ("completed", "incomplete")
+    assert answer.usage.input_tokens > 0 and answer.usage.output_tokens <= 16
+    with target.client.responses.stream(model=target.model, input="say:one two", temperature=0,
+                                        instructions="Be brief.", max_output_tokens=16) as stream:
+        events = list(stream)
+        final = stream.get_final_response()
+    assert events[0].type == "response.created"
+    assert [event.sequence_number for event in events] == list(range(len(events)))
+    deltas = "".join(event.delta for event in events if event.type == "response.output_text.delta")
+    assert deltas == final.output_text == answer.output_text
+    if target.scripted:
+        assert answer.output_text == "one two" and answer.status == "completed"
+
+
+def test_responses_are_not_kept_unless_switched_on(scripted):
+    with pytest.raises(openai.BadRequestError) as caught:
+        scripted.client.responses.create(model=scripted.model, input="x", previous_response_id="resp_1")
+    assert caught.value.param == "previous_response_id"
+    with pytest.raises(openai.NotFoundError):
+        scripted.client.responses.retrieve("resp_1")
+
+
+def test_async_responses_stream(target):
+    async def run():
+        async with target.async_client() as client:
+            stream = await client.responses.create(model=target.model, input="say:async", stream=True,
+                                                   max_output_tokens=4)
+            return [event.type async for event in stream]
+
+    types = asyncio.run(run())
+    assert types[0] == "response.created" and types[-1] in ("response.completed", "response.incomplete")
+
+
+def test_response_that_fails(scripted):
+    events = list(scripted.client.responses.create(model=scripted.model, input="fail: say:longer than five",
+                                                   stream=True))
+    assert events[-1].type == "response.failed" and events[-1].response.error.message
+
+
+def test_retries_follow_retry_after(scripted):
+    """A server that refuses once: the SDK waits as long as it is told, then succeeds."""
+    asked = []
+
+    def handler(request):
+        asked.append(request.headers["x-stainless-retry-count"])
+        if len(asked) == 1:
+            return httpx.Response(429, headers={"retry-after": "1", "retry-after-ms": "10"},
+                                  json={"error": {"message": "busy", "type": "rate_limit_exceeded",
+                                                  "param": None, "code": "rate_limit_exceeded"}})
+        with httpx.Client() as plain:
+            return plain.request(request.method, request.url, content=request.read(),
+                                 headers={"content-type": "application/json"})
+
+    client = openai.OpenAI(base_url=scripted.base_url, api_key="none", max_retries=2,
+                           http_client=httpx.Client(transport=httpx.MockTransport(handler)))
+    answer = client.chat.completions.create(model=scripted.model,
+                                            messages=[{"role": "user", "content": "say:late"}])
+    assert answer.choices[0].message.content == "late" and asked == ["0", "1"]
+
+
+def test_tokenize_and_back(target):
+    told = httpx.post(f"{target.root}/tokenize", json={"model": target.model, "prompt": "Hello there"}).json()
+    assert told["count"] == len(told["tokens"]) > 0 and told["max_model_len"] > 0
+    text = httpx.post(f"{target.root}/detokenize", json={"model": target.model, "tokens": told["tokens"]}).json()
+    assert text["prompt"].strip() == "Hello there"
+    chat = httpx.post(f"{target.base_url}/tokenize",
+                      json={"messages": [{"role": "user", "content": "hi"}]}).json()
+    assert chat["count"] == target.ask("hi", max_tokens=1).usage.prompt_tokens
 
 
 def test_seed_repeats(target):
@@ -179,6 +312,83 @@ def test_text_parts_and_roles(target):
     assert answer.choices[0].finish_reason in ("stop", "length")
 
 
+TOOLS = [{"type": "function", "function": {
+    "name": name, "description": f"Looks up the {what}.", "strict": True, "parameters": {
+        "type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"],
+        "additionalProperties": False}}}
+    for name, what in (("get_weather", "weather"), ("get_time", "time"))]
+
+
+def calls_text(*calls):
+    return "say:" + "\n".join(
+        f'<tool_call>\n{{"name": "{name}", "arguments": {arguments}}}\n</tool_call>'
+        for name, arguments in calls)
+
+
+def test_tool_calls(scripted):
+    prompt = calls_text(("get_weather", '{"city": "Köln"}'), ("get_time", '{"city": "Bonn"}'))
+    choice = scripted.ask(prompt, tools=TOOLS).choices[0]
+    assert choice.finish_reason == "tool_calls" and choice.message.content is None
+    calls = choice.message.tool_calls
+    assert [call.function.name for call in calls] == ["get_weather", "get_time"]
+    assert json.loads(calls[0].function.arguments) == {"city": "Köln"}
+    assert len({call.id for call in calls}) == 2 and all(call.type == "function" for call in calls)
+    one = scripted.ask(prompt, tools=TOOLS, parallel_tool_calls=False).choices[0]
+    assert len(one.message.tool_calls) == 1 and one.finish_reason == "tool_calls"
+    none = scripted.ask(prompt, tools=TOOLS, tool_choice="none").choices[0]
+    assert none.message.tool_calls is None and none.finish_reason == "stop"
+
+
+def test_streamed_tool_calls(scripted):
+    prompt = calls_text(("get_weather", '{"city": "Köln"}'), ("get_time", '{"city": "Bonn"}'))
+    with scripted.client.chat.completions.stream(
+            model=scripted.model, tools=TOOLS,
+            messages=[{"role": "user", "content": prompt}]) as stream:
+        events = list(stream)
+        final = stream.get_final_completion().choices[0]
+    assert final.finish_reason == "tool_calls"
+    assert [call.function.name for call in final.message.tool_calls] == ["get_weather", "get_time"]
+    assert [call.function.parsed_arguments for call in final.message.tool_calls] == [{"city": "Köln"}, {"city": "Bonn"}]
+    pieces = [event for event in events if event.type == "tool_calls.function.arguments.delta"]
+    assert len(pieces) > 2
+    chunks = [event.chunk.choices[0] for event in events if event.type == "chunk"]
+    deltas = [call for chunk in chunks for call in chunk.delta.tool_calls or []]
+    for index in (0, 1):
+        mine = [call for call in deltas if call.index == index]
+        assert mine[0].id and mine[0].type == "function" and mine[0].function.name
+        assert all(call.id is None and call.function.name is None for call in mine[1:])
+    assert [chunk.finish_reason for chunk in chunks] == [None] * (len(chunks) - 1) + ["tool_calls"]
+
+
+def test_results_of_tools_in_a_second_turn(target):
+    messages = [{"role": "user", "content": "How is it in Bonn?"},
+                {"role": "assistant", "content": None, "tool_calls": [
+                    {"id": "call_1", "type": "function", "function": {
+                        "name": "get_weather", "arguments": '{"city": "Bonn"}'}}]},
+                {"role": "tool", "tool_call_id": "call_1", "content": "say:It is 20 degrees."}]
+    answer = target.client.chat.completions.create(
+        model=target.model, messages=messages, tools=TOOLS, max_tokens=17, temperature=0)
+    assert answer.choices[0].finish_reason in ("stop", "length", "tool_calls")
+    if target.scripted:
+        assert answer.choices[0].message.content == "It is 20 degrees."
+    messages[1]["tool_calls"][0]["function"]["arguments"] = "Bonn"
+    with pytest.raises(openai.BadRequestError) as caught:
+        target.client.chat.completions.create(model=target.model, messages=messages)
+    assert caught.value.param == "messages[1].tool_calls[0].function.arguments"
+
+
+def test_reasoning(scripted):
+    prompt = "say:<think>\nlet me see\n</think>\n\nYes."
+    answer = scripted.ask(prompt)
+    assert answer.choices[0].message.content == "Yes."
+    assert answer.choices[0].message.reasoning_content == "let me see"
+    assert answer.usage.completion_tokens_details.reasoning_tokens > 10
+    deltas = [chunk.choices[0].delta for chunk in scripted.ask(prompt, stream=True)]
+    assert "".join(delta.content or "" for delta in deltas) == "Yes."
+    reasoning = "".join(getattr(delta, "reasoning_content", None) or "" for delta in deltas)
+    assert reasoning == "let me see"
+
+
 def test_bookkeeping_fields_are_accepted(target):
     target.ask(max_tokens=1, user="u", metadata={"a": "b"}, store=False, service_tier="auto",
                extra_body={"unknown_field": 1, "top_k": 5, "min_p": 0.0,
@@ -190,7 +400,7 @@ def test_bookkeeping_fields_are_accepted(target):
     ({"max_tokens": 0}, "max_tokens"),
     ({"top_p": -1}, "top_p"),
     ({"stop": ["a"] * 5}, "stop"),
-    ({"n": 2}, "n"),
+    ({"n": 129}, "n"),
     ({"response_format": {"type": "x"}}, "response_format.type"),
     ({"extra_body": {"seed": "x"}}, "seed"),
 ])

@@ -27,6 +27,36 @@ def test_every_block_is_moved_and_counted(cluster):
         assert figures["kv_bytes_moved"] == harness.expected_kv_bytes(tokens, held), (tokens, figures)
 
 
+def test_moved_blocks_are_no_cache_hits(cluster):
+    whole = cluster.complete(harness.words(200, 31), max_tokens=2)
+    assert whole["baton"]["kv_bytes_moved"] > 0
+    assert whole["usage"]["prompt_tokens_details"]["cached_tokens"] == 0
+    usage = [event["usage"] for event in cluster.stream(harness.words(200, 32), 2) if not event["choices"]]
+    assert usage[0]["prompt_tokens"] > 200 and usage[0]["prompt_tokens_details"]["cached_tokens"] == 0
+
+
+def test_choices_share_their_prompt(cluster):
+    sampled = {"temperature": 1.0, "seed": 11}
+    prompt = harness.words(300, 33)
+    answer = cluster.complete(prompt, max_tokens=12, n=4, **sampled)
+    texts = [choice["text"] for choice in answer["choices"]]
+    assert len(texts) == 4 and len(set(texts)) > 1
+    assert answer["usage"]["completion_tokens"] == 48
+    assert answer["usage"]["prompt_tokens_details"]["cached_tokens"] == 0
+    assert cluster.complete(prompt, max_tokens=12, **sampled)["choices"][0]["text"] == texts[0]
+
+
+def test_prompt_logprobs_are_those_of_generating(cluster):
+    """What a greedy answer was given, its tokens are given again as part of a prompt."""
+    prompt = cluster.complete(harness.words(40, 34), max_tokens=24, logprobs=1)["choices"][0]
+    start = prompt["prompt_token_ids"]
+    scored = cluster.complete(start + prompt["token_ids"], max_tokens=1, prompt_logprobs=1)["choices"][0]
+    told = [entry[str(token)] for entry, token in
+            zip(scored["prompt_logprobs"][len(start):], prompt["token_ids"], strict=True)]
+    assert [value["logprob"] for value in told] == prompt["logprobs"]["token_logprobs"]
+    assert all(value["rank"] == 1 for value in told)
+
+
 def test_second_time_only_the_tail_moves(cluster):
     prompt = harness.words(300, 77)
     first, second = (cluster.complete(prompt, max_tokens=8) for _ in range(2))

@@ -1,8 +1,11 @@
-// Bodies of /v1/chat/completions and /v1/completions: a request with every number in bounds, or an
-// error with a status of the 400s.
+// Bodies of the endpoints that generate, and of /tokenize: a request with every number in bounds,
+// or an error with a status of the 400s.
 #pragma once
 
+#include <algorithm>
+
 #include "gateway/openai_request.h"
+#include "gateway/responses_api/parse_request.h"
 #include "tests/fuzz/fuzz_target.h"
 
 namespace baton::fuzz {
@@ -11,8 +14,13 @@ struct HttpBodyFuzz {
   static constexpr std::string_view kName = "http_body";
 
   static void run(std::span<const std::uint8_t> bytes) {
-    for (const auto endpoint : {gateway::Endpoint::Chat, gateway::Endpoint::Completions}) {
-      const auto request = gateway::parse_api_request(endpoint, as_text(bytes));
+    const auto tokenize = gateway::parse_tokenize_request(as_text(bytes));
+    fuzz_check(tokenize || (tokenize.error().status >= 400 && tokenize.error().status < 500));
+    for (const auto endpoint :
+         {gateway::Endpoint::Chat, gateway::Endpoint::Completions, gateway::Endpoint::Responses}) {
+      const auto request = endpoint == gateway::Endpoint::Responses
+                               ? gateway::parse_responses_request(as_text(bytes))
+                               : gateway::parse_api_request(endpoint, as_text(bytes));
       if (!request) {
         fuzz_check(request.error().status >= 400 && request.error().status < 500);
         continue;
@@ -21,8 +29,12 @@ struct HttpBodyFuzz {
       fuzz_check(request->stop_token_ids.size() <= gateway::kMaxStopTokenIds);
       fuzz_check(request->sampling.temperature >= 0);
       fuzz_check(request->sampling.top_p >= 0 && request->sampling.top_p <= 1);
-      for (const TokenId id : request->prompt_ids) {
-        fuzz_check(id >= 0);
+      fuzz_check(std::max<std::size_t>(request->prompts.size(), 1) * request->n <=
+                 gateway::kMaxChoices);
+      for (const gateway::ApiPrompt& prompt : request->prompts) {
+        for (const TokenId id : prompt.ids) {
+          fuzz_check(id >= 0);
+        }
       }
     }
   }
@@ -39,7 +51,10 @@ struct HttpBodyFuzz {
         R"({"model": "m", "prompt": "text", "max_tokens": 3, "top_p": 0.9, "frequency_penalty": -1,
            "stop_token_ids": [1, 2], "ignore_eos": true, "echo": false, "logprobs": 2})",
         R"({"model": "m", "prompt": [1, 2, 3], "stop": "end", "return_token_ids": true})",
-        R"({"model": "m", "prompt": ["a"], "best_of": 1})",
+        R"({"model": "m", "input": [{"role": "user", "content": [{"type": "input_text", "text": "x"}]}],
+           "instructions": "i", "store": true, "previous_response_id": "resp_1", "top_logprobs": 2,
+           "text": {"format": {"type": "text"}}, "include": ["message.output_text.logprobs"]})",
+        R"({"model": "m", "prompt": ["a", [1, 2]], "n": 3, "best_of": 3})",
     };
   }
 };

@@ -9,6 +9,7 @@
 #include <iterator>
 #include <random>
 
+#include "tests/fuzz/answer_text_fuzz.h"
 #include "tests/fuzz/config_fuzz.h"
 #include "tests/fuzz/frame_fuzz.h"
 #include "tests/fuzz/gguf_fuzz.h"
@@ -83,7 +84,8 @@ void damage(std::string& bytes, const std::vector<std::string>& others, std::mt1
 template <class Fuzz>
 class Replay : public ::testing::Test {};
 
-using Fuzzers = ::testing::Types<ConfigFuzz,
+using Fuzzers = ::testing::Types<AnswerTextFuzz,
+                                 ConfigFuzz,
                                  FrameFuzz,
                                  GgufFuzz,
                                  HfConfigFuzz,

@@ -120,8 +120,10 @@ inline std::size_t make_arena(KvCode code,
                               Numbers& numbers,
                               ReplayMemory& memory) {
   const std::size_t elements = std::size_t{2} * dim * kBlockTokens;
-  const std::size_t element = code == KvCode::F32 ? 4 : code == KvCode::F16 ? 2 : 1;
-  const std::size_t scales = element == 1 ? std::size_t{2} * kBlockTokens : 0;
+  const bool wide = code == KvCode::F16 || code == KvCode::I16;
+  const std::size_t element = code == KvCode::F32 ? 4 : wide ? 2 : 1;
+  const bool scaled = code != KvCode::F32 && code != KvCode::F16;
+  const std::size_t scales = scaled ? std::size_t{2} * kBlockTokens : 0;
   std::uint8_t* at = memory.arena;
   for (std::uint32_t block = 0; block < kReplayBlocks; ++block) {
     memory.blocks[block] = kReplayBlocks - 1 - block;
@@ -135,6 +137,9 @@ inline std::size_t make_arena(KvCode code,
       const std::uint8_t own = used ? byte : std::uint8_t{0};
       if (code == KvCode::F32) {
         __builtin_memcpy(at + i * element, &value, sizeof(value));
+      } else if (code == KvCode::I16) {
+        const auto whole = static_cast<std::int16_t>(value * 2047.0F);
+        __builtin_memcpy(at + i * element, &whole, sizeof(whole));
       } else {
         at[i] = own;
       }
@@ -153,7 +158,7 @@ inline std::size_t replay_attention(const KernelTable& kernels,
                                     ReplayMemory& memory,
                                     Numbers& numbers,
                                     std::uint64_t* hashes) {
-  constexpr KvCode kCodes[] = {KvCode::F32, KvCode::F16, KvCode::I8, KvCode::F8};
+  constexpr KvCode kCodes[] = {KvCode::F32, KvCode::F16, KvCode::I16, KvCode::I8, KvCode::F8};
   constexpr std::uint32_t kDims[] = {kMostDim, 20};
   std::size_t count = 0;
   for (const KvCode code : kCodes) {

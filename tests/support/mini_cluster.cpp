@@ -226,6 +226,10 @@ void MiniCluster::on_event(const std::string& node, const TokenEvent& event) {
     const auto index = event.index + static_cast<std::uint32_t>(i);
     answer.repeated = !answer.tokens.emplace(index, event.tokens[i]).second || answer.repeated;
   }
+  if (!event.prompt_logprobs.empty()) {
+    answer.prompt_logprobs = event.prompt_logprobs;
+    answer.prompt_top_logprobs = event.prompt_top_logprobs;
+  }
   if (event.figures) {
     answer.figures[node] = *event.figures;
   }

@@ -88,6 +88,8 @@ struct Answer {
   std::optional<Error> error;
   std::map<std::string, RequestFigures> figures;  // by node
   bool repeated = false;                          // an index came twice
+  std::vector<TokenLogprob> prompt_logprobs;
+  std::vector<std::vector<TokenLogprob>> prompt_top_logprobs;
 
   bool is_over() const { return finish != FinishReason::None || error.has_value(); }
   std::vector<TokenId> output() const;

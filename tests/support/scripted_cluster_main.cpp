@@ -43,6 +43,7 @@ std::vector<TokenId> answer_to(const GenerateRequest& request) {
 int main(int argc, char** argv) {
   baton::ClusterConfig config;
   config.cluster.token = "scripted";
+  config.model.id = "scripted";
   config.gateway.listen = "127.0.0.1:0";
   config.gateway.control_listen = "127.0.0.1:0";
   std::uint32_t nodes_each = 1;
@@ -56,6 +57,7 @@ int main(int argc, char** argv) {
   app.add_option("--nodes", nodes_each, "of each role")->capture_default_str();
   app.add_option("--step-ms", step_ms, "between two tokens")->capture_default_str();
   app.add_option("--prefill-ms", prefill_ms, "to the first token")->capture_default_str();
+  app.add_option("--reasoning", config.model.reasoning_parser)->capture_default_str();
   app.add_option("--log", log_level)->capture_default_str();
   CLI11_PARSE(app, argc, argv);
 

@@ -447,6 +447,14 @@ TokenEvent ScriptedNode::event_of(const GenerateRequest& request,
   event.request = request.id;
   event.attempt = request.attempt;
   event.index = from;
+  for (std::size_t i = 1; from == 0 && request.prompt_logprobs >= 0 && i < request.prompt.size();
+       ++i) {
+    event.prompt_logprobs.push_back({request.prompt[i], -0.5F});
+    std::vector<TokenLogprob>& top = event.prompt_top_logprobs.emplace_back();
+    for (std::int32_t k = 0; k < request.prompt_logprobs; ++k) {
+      top.push_back({request.prompt[i] + k, -0.5F - static_cast<float>(k)});
+    }
+  }
   for (std::uint32_t i = from; i < to && event.finish == FinishReason::None; ++i) {
     const bool at_end = i >= answer.size();
     const bool stops = at_end && !request.stop_tokens.empty();

@@ -100,6 +100,13 @@ engine::StepResult ScriptedRunner::run(const engine::StepPlan& plan,
     num_drafts_ += slice.drafts.size();
     result.drafted.push_back(static_cast<std::uint32_t>(slice.drafts.size()));
     result.sampled.push_back(slice.sample ? std::optional(sample(slice, 0, arena)) : std::nullopt);
+    std::vector<engine::SampledToken>& scored = result.scored.emplace_back();
+    for (const TokenId target : slice.targets) {
+      scored.push_back({.token = target, .logprob = -2.0F});
+      for (std::uint32_t k = 0; k < slice.target_alternatives; ++k) {
+        scored.back().top.push_back({static_cast<TokenId>(k), -1.0F - static_cast<float>(k)});
+      }
+    }
     std::vector<engine::SampledToken>& followed = result.followed.emplace_back();
     TokenId last = slice.sample ? result.sampled.back()->token : 0;
     for (std::size_t i = 0; i < slice.drafts.size() && slice.drafts[i] == last; ++i) {

@@ -295,7 +295,7 @@ TEST(Convert, EventBoundsAreChecked) {
 TEST(Convert, LayoutBoundsAreChecked) {
   expect_refused<wire::KvLayout>(to_wire(KvLayout{.layers = 30, .kv_heads = 3, .head_dim = 64}),
                                  {{"layout.dtype", [](auto& m) { m.set_dtype(257); }},
-                                  {"layout", [](auto& m) { m.set_dtype(5); }},
+                                  {"layout", [](auto& m) { m.set_dtype(6); }},
                                   {"layout.order", [](auto& m) { m.set_order(257); }},
                                   {"layout", [](auto& m) { m.set_layers(0); }},
                                   {"layout", [](auto& m) { m.set_head_dim(~0U); }},

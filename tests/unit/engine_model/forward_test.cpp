@@ -183,6 +183,45 @@ TEST_P(ForwardTest, BatchDoesNotChangeATokenOrLogprob) {
   EXPECT_EQ(outputs, alone);
 }
 
+TEST_P(ForwardTest, TargetsAreScoredAsTheirLogitsSay) {
+  const Model m = model();
+  const std::uint32_t vocab = m.runner->info().vocab_size;
+  const auto tokens = some_tokens(70, vocab, 3);
+  Sequences sequences(*m.runner, 1, 80);
+  const std::vector<float> rows = sequences.logits(0, tokens, tokens.size());
+  // In two chunks, the second with a sampled row.
+  std::vector<SampledToken> scored;
+  SamplingParams params;
+  params.temperature = 0;
+  for (const auto& [first, last] : {std::pair<std::size_t, std::size_t>{0, 37}, {37, 70}}) {
+    StepPlan plan{{sequences.slice(0, std::span(tokens).subspan(first, last - first), first)}};
+    SequenceSlice& slice = plan.slices[0];
+    slice.targets = std::span(tokens).subspan(first + 1, std::min<std::size_t>(last, 69) - first);
+    slice.target_alternatives = 2;
+    slice.sample = last == tokens.size();
+    slice.sampling = &params;
+    slice.prompt = tokens;
+    const StepResult result = m.runner->run(plan, sequences.arena(), {});
+    EXPECT_EQ(result.sampled[0].has_value(), slice.sample);
+    scored.insert(scored.end(), result.scored[0].begin(), result.scored[0].end());
+  }
+  ASSERT_EQ(scored.size(), tokens.size() - 1);
+  for (std::size_t i = 0; i < scored.size(); ++i) {
+    const std::span<const float> row(rows.data() + i * vocab, vocab);
+    double sum = 0;
+    for (const float logit : row) {
+      sum += std::exp(static_cast<double>(logit));
+    }
+    const double expected =
+        static_cast<double>(row[static_cast<std::size_t>(tokens[i + 1])]) - std::log(sum);
+    EXPECT_EQ(scored[i].token, tokens[i + 1]);
+    EXPECT_NEAR(scored[i].logprob, expected, 1e-4) << i;
+    ASSERT_EQ(scored[i].top.size(), 2U);
+    EXPECT_EQ(scored[i].top[0].token, std::max_element(row.begin(), row.end()) - row.begin());
+    EXPECT_GE(scored[i].top[0].logprob, scored[i].logprob);
+  }
+}
+
 class CpuForwardTest : public ForwardTest {};
 
 TEST_P(CpuForwardTest, AgreesWithTheReferenceBackend) {

@@ -44,6 +44,27 @@ TEST(CheckSize, RefusesWhatCannotRun) {
   EXPECT_FALSE(check_size(resumed, 100, 100));
 }
 
+TEST(Sequence, TargetsAreTheTokensBehindThoseOfTheSlice) {
+  GenerateRequest request = request_of(6, 4);
+  request.prompt_logprobs = 2;
+  const auto size = *check_size(request, 100, 100);
+  Sequence sequence(request, size, {}, 0);
+  const SequenceSlice first = sequence.slice(4);
+  EXPECT_TRUE(std::ranges::equal(first.targets, std::span(request.prompt).subspan(1, 4)));
+  EXPECT_EQ(first.target_alternatives, 2U);
+  sequence.advance(4, nullptr);
+  const SequenceSlice last = sequence.slice(2);
+  EXPECT_TRUE(std::ranges::equal(last.targets, std::span(request.prompt).subspan(5)));
+  EXPECT_TRUE(last.sample);
+  SampledToken next{.token = 6};
+  sequence.advance(2, &next);
+  EXPECT_TRUE(sequence.slice(1).targets.empty());
+  // One that is resumed has given them.
+  request.output = {1};
+  Sequence resumed(request, *check_size(request, 100, 100), {}, 0);
+  EXPECT_TRUE(resumed.slice(3).targets.empty());
+}
+
 TEST(Sequence, StopsAtStopTokenAndAtLength) {
   GenerateRequest request = request_of(4, 3);
   request.stop_tokens = {42};

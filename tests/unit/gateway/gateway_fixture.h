@@ -126,6 +126,7 @@ class GatewayTest : public ::testing::Test {
     return http_call(
         gateway->http_address(), "POST", path, body, "Content-Type: application/json\r\n" + more);
   }
+  RawReply metrics() { return http_call(gateway->admin_address(), "GET", "/metrics"); }
   RawReply get(const std::string& path) { return http_call(gateway->http_address(), "GET", path); }
 
   const Logger log = Logger::silent();

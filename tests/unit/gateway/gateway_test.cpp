@@ -406,7 +406,7 @@ TEST_P(FailoverStream, TextUsageAndLogprobsAreWhole) {
   EXPECT_EQ(at(events.end()[-2], "/usage/prompt_tokens_details/cached_tokens"), "3");
   EXPECT_EQ(at(events.end()[-3], "/choices/0/finish_reason"), "stop");
   EXPECT_THAT(reply.body, HasSubstr("\"failovers\":1"));
-  EXPECT_THAT(get("/metrics").body, HasSubstr("baton_failovers_total{reason=\"node_died\"} 1"));
+  EXPECT_THAT(metrics().body, HasSubstr("baton_failovers_total{reason=\"node_died\"} 1"));
 }
 
 TEST_P(FailoverStream, WholeRepliesToo) {
@@ -481,10 +481,11 @@ TEST_F(GatewayTest, ModelsStatusAndMetrics) {
   EXPECT_EQ(at(status.body, "/nodes/1/state"), "alive");
   EXPECT_EQ(at(status.body, "/ready"), "true");
   EXPECT_EQ(post("/v1/chat/completions", chat()).status, 200);
-  const RawReply metrics = get("/metrics");
-  EXPECT_THAT(metrics.body, HasSubstr("baton_requests_total{status=\"finished\"} 1"));
-  EXPECT_THAT(metrics.body, HasSubstr("baton_time_to_first_token_seconds_bucket"));
-  EXPECT_THAT(metrics.body, HasSubstr("baton_nodes{role=\"decode\",state=\"alive\"} 1"));
+  EXPECT_EQ(get("/metrics").status, 404);
+  const RawReply page = metrics();
+  EXPECT_THAT(page.body, HasSubstr("baton_requests_total{status=\"finished\"} 1"));
+  EXPECT_THAT(page.body, HasSubstr("baton_time_to_first_token_seconds_bucket"));
+  EXPECT_THAT(page.body, HasSubstr("baton_nodes{role=\"decode\",state=\"alive\"} 1"));
 }
 
 TEST_F(GatewayTest, ThousandStreamsAtOnce) {

@@ -205,7 +205,7 @@ TEST_F(KeyAccess, PathsNeedWhatTheyShould) {
     EXPECT_EQ(status(path), 401) << path;
     EXPECT_EQ(status(path, "Bearer key-flex"), 200) << path;
   }
-  for (const char* path : {"/metrics", "/baton/status", "/v1/baton/nodes/d0/drain"}) {
+  for (const char* path : {"/baton/status", "/v1/baton/nodes/d0/drain"}) {
     EXPECT_EQ(status(path), 401) << path;
     EXPECT_EQ(status(path, "Bearer key-flex"), 403) << path;
     EXPECT_EQ(status(path, "Bearer key-admin"), 200) << path;

@@ -101,22 +101,41 @@ INSTANTIATE_TEST_SUITE_P(
         BadField{R"(,"top_logprobs":3)", "top_logprobs", "invalid_value"},
         BadField{R"(,"logprobs":true,"top_logprobs":21)", "top_logprobs", "invalid_value"},
         BadField{R"(,"n":0)", "n", "invalid_value"},
-        BadField{R"(,"n":2)", "n", "unsupported_parameter"},
+        BadField{R"(,"n":1.5)", "n", "invalid_type"},
+        BadField{R"(,"n":3,"best_of":4)", "best_of", "unsupported_parameter"},
         BadField{R"(,"n":129)", "n", "invalid_value"},
-        BadField{R"(,"tools":[{"type":"function"}])", "tools", "unsupported_parameter"},
-        BadField{R"(,"tool_choice":"required")", "tool_choice", "unsupported_parameter"},
         BadField{R"(,"response_format":{"type":"json_object"})",
                  "response_format",
                  "unsupported_parameter"},
         BadField{R"(,"response_format":{"type":"x"})", "response_format.type", "invalid_value"},
         BadField{R"(,"response_format":{})", "response_format.type", "missing_required_parameter"},
         BadField{R"(,"response_format":"text")", "response_format", "invalid_type"},
-        BadField{R"(,"logit_bias":{"5":1})", "logit_bias", "unsupported_parameter"},
+        BadField{R"(,"logit_bias":{"5":101})", "logit_bias", "invalid_value"},
+        BadField{R"(,"logit_bias":{"5":-100.5})", "logit_bias", "invalid_value"},
+        BadField{R"(,"logit_bias":{"-5":1})", "logit_bias", "invalid_value"},
+        BadField{R"(,"logit_bias":{"5x":1})", "logit_bias", "invalid_value"},
+        BadField{R"(,"logit_bias":{"":1})", "logit_bias", "invalid_value"},
+        BadField{R"(,"logit_bias":{"99999999999":1})", "logit_bias", "invalid_value"},
+        BadField{R"(,"logit_bias":{"5":"much"})", "logit_bias.5", "invalid_type"},
+        BadField{R"(,"logit_bias":[5])", "logit_bias", "invalid_type"},
+        BadField{R"(,"prompt_logprobs":21)", "prompt_logprobs", "invalid_value"},
+        BadField{R"(,"prompt_logprobs":true)", "prompt_logprobs", "invalid_type"},
+        BadField{
+            R"(,"prompt_logprobs":1,"stream":true)", "prompt_logprobs", "unsupported_parameter"},
+        BadField{R"(,"echo":true)", "echo", "unsupported_parameter"},
+        BadField{R"(,"user":1)", "user", "invalid_type"},
+        BadField{R"(,"safety_identifier":[])", "safety_identifier", "invalid_type"},
+        BadField{R"(,"prompt_cache_key":2)", "prompt_cache_key", "invalid_type"},
+        BadField{R"(,"service_tier":"gold")", "service_tier", "invalid_value"},
+        BadField{R"(,"service_tier":3)", "service_tier", "invalid_type"},
+        BadField{R"(,"priority":"high")", "priority", "invalid_type"},
+        BadField{R"(,"metadata":"x")", "metadata", "invalid_type"},
         BadField{R"(,"guided_json":{"a":1})", "guided_json", "unsupported_parameter"},
         BadField{R"(,"modalities":["audio"])", "modalities", "unsupported_parameter"},
         BadField{R"(,"reasoning_effort":"high")", "reasoning_effort", "unsupported_parameter"},
-        BadField{
-            R"(,"continue_final_message":true)", "continue_final_message", "unsupported_parameter"},
+        BadField{R"(,"continue_final_message":true,"add_generation_prompt":true)",
+                 "continue_final_message",
+                 "invalid_value"},
         BadField{R"(,"chat_template_kwargs":[1])", "chat_template_kwargs", "invalid_type"},
         BadField{R"(,"add_generation_prompt":1)", "add_generation_prompt", "invalid_type"}));
 
@@ -133,20 +152,28 @@ TEST_P(BadCompletionField, IsRefusedByName) {
 INSTANTIATE_TEST_SUITE_P(
     Fields,
     BadCompletionField,
-    testing::Values(BadField{"", "prompt", "missing_required_parameter"},
-                    BadField{R"(,"prompt":5)", "prompt", "invalid_type"},
-                    BadField{R"(,"prompt":[])", "prompt", "invalid_value"},
-                    BadField{R"(,"prompt":["a","b"])", "prompt", "unsupported_parameter"},
-                    BadField{R"(,"prompt":[1,"b"])", "prompt[1]", "invalid_type"},
-                    BadField{R"(,"prompt":[-1])", "prompt[0]", "invalid_value"},
-                    BadField{R"(,"prompt":[1,2.5])", "prompt[1]", "invalid_type"},
-                    BadField{R"(,"prompt":[[]])", "prompt", "invalid_value"},
-                    BadField{R"(,"prompt":[true])", "prompt[0]", "invalid_type"},
-                    BadField{R"(,"prompt":"x","logprobs":6)", "logprobs", "invalid_value"},
-                    BadField{R"(,"prompt":"x","logprobs":true)", "logprobs", "invalid_type"},
-                    BadField{R"(,"prompt":"x","echo":true)", "echo", "unsupported_parameter"},
-                    BadField{R"(,"prompt":"x","suffix":"y")", "suffix", "unsupported_parameter"},
-                    BadField{R"(,"prompt":"x","best_of":2)", "best_of", "unsupported_parameter"}));
+    testing::Values(
+        BadField{"", "prompt", "missing_required_parameter"},
+        BadField{R"(,"prompt":5)", "prompt", "invalid_type"},
+        BadField{R"(,"prompt":[])", "prompt", "invalid_value"},
+        BadField{R"(,"prompt":["a",["b"]])", "prompt[1][0]", "invalid_type"},
+        BadField{R"(,"prompt":["a",null])", "prompt[1]", "invalid_type"},
+        BadField{R"(,"prompt":["a","b"],"n":65)", "n", "invalid_value"},
+        BadField{R"(,"prompt":[1,"b"])", "prompt[1]", "invalid_type"},
+        BadField{R"(,"prompt":[-1])", "prompt[0]", "invalid_value"},
+        BadField{R"(,"prompt":[1,2.5])", "prompt[1]", "invalid_type"},
+        BadField{R"(,"prompt":[[]])", "prompt[0]", "invalid_value"},
+        BadField{R"(,"prompt":[true])", "prompt[0]", "invalid_type"},
+        BadField{R"(,"prompt":"x","logprobs":6)", "logprobs", "invalid_value"},
+        BadField{R"(,"prompt":"x","logprobs":true)", "logprobs", "invalid_type"},
+        BadField{R"(,"prompt":"x","echo":1)", "echo", "invalid_type"},
+        BadField{R"(,"prompt":"x","max_tokens":0)", "max_tokens", "invalid_value"},
+        BadField{R"(,"prompt":"x","echo":true,"max_tokens":-1)", "max_tokens", "invalid_value"},
+        BadField{R"(,"prompt":"x","echo":true,"logprobs":1,"stream":true)",
+                 "echo",
+                 "unsupported_parameter"},
+        BadField{R"(,"prompt":"x","suffix":"y")", "suffix", "unsupported_parameter"},
+        BadField{R"(,"prompt":"x","best_of":2)", "best_of", "unsupported_parameter"}));
 
 TEST(OpenAiRequest, ErrorsDoNotRepeatLongTexts) {
   std::string role(2000, 'x');
@@ -219,14 +246,15 @@ TEST(OpenAiRequest, JoinsTextPartsAndAcceptsNullContentOfAssistant) {
                                          R"({"model":"m","messages":[
         {"role":"developer","content":"be brief"},
         {"role":"user","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}],"name":null},
-        {"role":"assistant","content":null,"tool_calls":[{"id":"c1"}]},
+        {"role":"assistant","content":null,"tool_calls":[
+          {"id":"c1","type":"function","function":{"name":"f","arguments":"{}"}}]},
         {"role":"tool","tool_call_id":"c1","content":"42"}]})");
   ASSERT_TRUE(request) << request.error().message;
   ASSERT_EQ(request->messages.size(), 4U);
   EXPECT_EQ(request->messages[0].role, "system");
   EXPECT_EQ(request->messages[1].content, "ab");
   EXPECT_EQ(request->messages[2].content, "");
-  EXPECT_EQ(request->messages[2].extra_json, R"({"tool_calls":[{"id":"c1"}]})");
+  EXPECT_NE(request->messages[2].extra_json.find(R"("id":"c1")"), std::string::npos);
   EXPECT_EQ(request->messages[3].extra_json, R"({"tool_call_id":"c1"})");
 }
 
@@ -239,12 +267,61 @@ TEST(OpenAiRequest, UnknownAndBookkeepingFieldsAreIgnored) {
 }
 
 TEST(OpenAiRequest, PromptsOfCompletions) {
-  EXPECT_EQ(completion(R"(,"prompt":"x")")->prompt, "x");
-  EXPECT_EQ(completion(R"(,"prompt":["x"])")->prompt, "x");
-  EXPECT_THAT(completion(R"(,"prompt":[1,2])")->prompt_ids, ElementsAre(1, 2));
-  EXPECT_THAT(completion(R"(,"prompt":[[3,4]])")->prompt_ids, ElementsAre(3, 4));
-  EXPECT_TRUE(completion(R"(,"prompt":[[3,4]])")->prompt_is_ids);
+  EXPECT_EQ(completion(R"(,"prompt":"x")")->prompts[0].text, "x");
+  EXPECT_FALSE(completion(R"(,"prompt":"x")")->prompt_is_list);
+  EXPECT_EQ(completion(R"(,"prompt":["x"])")->prompts[0].text, "x");
+  EXPECT_THAT(completion(R"(,"prompt":[1,2])")->prompts[0].ids, ElementsAre(1, 2));
+  const auto lists = completion(R"(,"prompt":[[3,4],"y",[5]],"n":2,"best_of":2)");
+  ASSERT_TRUE(lists) << lists.error().message;
+  ASSERT_EQ(lists->prompts.size(), 3U);
+  EXPECT_TRUE(lists->prompt_is_list);
+  EXPECT_TRUE(lists->prompts[0].is_ids);
+  EXPECT_THAT(lists->prompts[0].ids, ElementsAre(3, 4));
+  EXPECT_EQ(lists->prompts[1].text, "y");
+  EXPECT_THAT(lists->prompts[2].ids, ElementsAre(5));
+  EXPECT_EQ(lists->n, 2U);
   EXPECT_EQ(completion(R"(,"prompt":"x","logprobs":3)")->sampling.num_logprobs, 3);
+}
+
+TEST(OpenAiRequest, BiasIsKeptByToken) {
+  const auto request = chat(R"(,"logit_bias":{"50":-100,"7":2.5,"50":100})");
+  ASSERT_TRUE(request) << request.error().message;
+  EXPECT_THAT(request->sampling.logit_bias, ElementsAre(LogitBias{7, 2.5F}, LogitBias{50, 100.0F}));
+  std::string many = R"(,"logit_bias":{)";
+  for (std::size_t i = 0; i <= kMaxLogitBias; ++i) {
+    many += (i == 0 ? "\"" : ",\"") + std::to_string(i) + "\":1";
+  }
+  const auto refused = chat(many + "}");
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().param, "logit_bias");
+}
+
+TEST(OpenAiRequest, FieldsOfTheClientAreKept) {
+  const auto request =
+      chat(R"(,"user":"u","safety_identifier":"s","prompt_cache_key":"k","service_tier":"flex",)"
+           R"("priority":-3,"metadata":{"a": "b"})");
+  ASSERT_TRUE(request) << request.error().message;
+  EXPECT_EQ(request->user, "u");
+  EXPECT_EQ(request->safety_identifier, "s");
+  EXPECT_EQ(request->prompt_cache_key, "k");
+  EXPECT_EQ(request->service_tier, Tier::Flex);
+  EXPECT_EQ(request->priority, -3);
+  EXPECT_EQ(request->metadata_json, R"({"a":"b"})");
+  EXPECT_EQ(request->ignored_fields, 0U);
+}
+
+TEST(OpenAiRequest, EchoMayAskForNoToken) {
+  const auto request = completion(R"(,"prompt":"x","echo":true,"max_tokens":0,"logprobs":1)");
+  ASSERT_TRUE(request) << request.error().message;
+  EXPECT_TRUE(request->echo);
+  EXPECT_TRUE(request->hides_output());
+  EXPECT_TRUE(request->echoes_logprobs());
+  EXPECT_FALSE(completion(R"(,"prompt":"x","echo":true)")->hides_output());
+}
+
+TEST(OpenAiRequest, AContinuedMessageGetsNoGenerationPrompt) {
+  EXPECT_FALSE(chat(R"(,"continue_final_message":true)")->add_generation_prompt);
+  EXPECT_TRUE(chat(R"(,"continue_final_message":false)")->add_generation_prompt);
 }
 
 TEST(OpenAiRequest, ShapeOfVllmBench) {
@@ -267,7 +344,7 @@ TEST(OpenAiRequest, SeedsOfAllSizes) {
 TEST(OpenAiRequest, UnescapesText) {
   const auto request = completion(R"(,"prompt":"a\n\u00e9\ud83d\ude00\"")");
   ASSERT_TRUE(request);
-  EXPECT_EQ(request->prompt, "a\n\xc3\xa9\xf0\x9f\x98\x80\"");
+  EXPECT_EQ(request->prompts[0].text, "a\n\xc3\xa9\xf0\x9f\x98\x80\"");
 }
 
 struct BadJson {

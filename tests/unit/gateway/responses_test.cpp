@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <limits>
+#include <vector>
 
 namespace baton::gateway {
 namespace {
@@ -24,13 +25,12 @@ constexpr const char* kUsage =
 TEST(Responses, ChatStreamWithUsage) {
   ResponseOptions options;
   options.include_usage = true;
-  const ResponseWriter writer = chat_writer(options);
+  ResponseWriter writer = chat_writer(options);
   std::string out;
-  writer.begin(out, {});
+  writer.begin(out, 0, {});
   writer.chunk(out, ChoiceText{"a\"\n", {}, 0, {}}, {});
-  writer.close(out, {}, FinishReason::Stop, {}, "");
-  writer.usage(out, Usage{3, 2, 1});
-  ResponseWriter::done(out);
+  writer.close(out, {}, {FinishReason::Stop}, {}, "");
+  writer.finish(out, Usage{3, 2, 1});
   const std::string head = kHead;
   EXPECT_EQ(
       out,
@@ -41,63 +41,115 @@ TEST(Responses, ChatStreamWithUsage) {
           R"(,"choices":[{"index":0,"delta":{"content":"a\"\n"},"logprobs":null,)"
           R"("finish_reason":null}],"usage":null})" +
           "\n\n" + head +
-          R"(,"choices":[{"index":0,"delta":{},"logprobs":null,"finish_reason":"stop"}],)"
+          R"(,"choices":[{"index":0,"delta":{},"logprobs":null,"finish_reason":"stop","stop_reason":null}],)"
           R"("usage":null})" +
           "\n\n" + head + R"(,"choices":[],"usage":)" + kUsage + "}\n\ndata: [DONE]\n\n");
 }
 
+TEST(Responses, ChoicesHaveTheirIndex) {
+  ResponseWriter writer = chat_writer();
+  std::string out;
+  writer.begin(out, 1, {});
+  writer.chunk(out, {.text = "a", .index = 2}, {});
+  writer.close(out, {.text = "b", .index = 3}, {FinishReason::Length}, {}, "");
+  for (const char* start : {R"("index":1,"delta":{"role")",
+                            R"("index":2,"delta":{"content":"a"})",
+                            R"("index":3,"delta":{"content":"b"})",
+                            R"("index":3,"delta":{},"logprobs":null,"finish_reason":"length")"}) {
+    EXPECT_NE(out.find(start), std::string::npos) << start << "\n" << out;
+  }
+  const std::string whole = writer.whole(
+      std::vector<WholeChoice>{{{.text = "x"}, {FinishReason::Stop}, {}, {}},
+                               {{.text = "y", .index = 1}, {FinishReason::Length}, {}, {}}},
+      {},
+      "");
+  EXPECT_NE(
+      whole.find(
+          R"("finish_reason":"stop","stop_reason":null},{"index":1,"message":{"role":"assistant",)"
+          R"("content":"y")"),
+      std::string::npos)
+      << whole;
+}
+
+TEST(Responses, StopReasonNamesTheStringOrTheToken) {
+  ResponseWriter writer = chat_writer();
+  std::string out;
+  writer.close(out, {}, {FinishReason::Stop, "a\"b", std::nullopt}, {}, "");
+  EXPECT_NE(out.find(R"("finish_reason":"stop","stop_reason":"a\"b"})"), std::string::npos) << out;
+  out.clear();
+  writer.close(out, {}, {FinishReason::Stop, {}, 7}, {}, "");
+  EXPECT_NE(out.find(R"("finish_reason":"stop","stop_reason":7})"), std::string::npos) << out;
+}
+
+TEST(Responses, AnEchoedPromptsFirstTokenHasNoLogprob) {
+  ResponseOptions options;
+  options.logprobs = true;
+  ResponseWriter writer({Endpoint::Completions, "cmpl-1", 7, "m", "fp_1"}, options);
+  const std::vector<TextLogprob> entries{{.bytes = "ab", .is_known = false}, {"c", -2.0F, {}}};
+  std::string out;
+  writer.chunk(out, ChoiceText{"abc", entries, 0, {}}, {});
+  EXPECT_NE(out.find(R"("logprobs":{"tokens":["ab","c"],"token_logprobs":[null,-2],)"
+                     R"("top_logprobs":[null,{}],"text_offset":[0,2]})"),
+            std::string::npos)
+      << out;
+}
+
 TEST(Responses, NoUsageUnlessAsked) {
-  const ResponseWriter writer = chat_writer();
+  ResponseWriter writer = chat_writer();
   std::string out;
   writer.chunk(out, ChoiceText{"a", {}, 0, {}}, {});
-  writer.usage(out, Usage{3, 2, 1});
+  writer.finish(out, Usage{3, 2, 1});
   EXPECT_EQ(out.find("usage"), std::string::npos);
 }
 
 TEST(Responses, HeldBackTextComesBeforeTheEmptyClosingDelta) {
-  const ResponseWriter writer = chat_writer();
+  ResponseWriter writer = chat_writer();
   std::string out;
-  writer.close(out, ChoiceText{"tail", {}, 0, {}}, FinishReason::Length, {}, "");
+  writer.close(out, ChoiceText{"tail", {}, 0, {}}, {FinishReason::Length}, {}, "");
   const std::string head = kHead;
-  EXPECT_EQ(out,
-            head +
-                R"(,"choices":[{"index":0,"delta":{"content":"tail"},"logprobs":null,)"
-                R"("finish_reason":null}]})" +
-                "\n\n" + head +
-                R"(,"choices":[{"index":0,"delta":{},"logprobs":null,"finish_reason":"length"}]})" +
-                "\n\n");
+  EXPECT_EQ(
+      out,
+      head +
+          R"(,"choices":[{"index":0,"delta":{"content":"tail"},"logprobs":null,)"
+          R"("finish_reason":null}]})" +
+          "\n\n" + head +
+          R"(,"choices":[{"index":0,"delta":{},"logprobs":null,"finish_reason":"length","stop_reason":null}]})" +
+          "\n\n");
 }
 
 TEST(Responses, WholeChat) {
-  const ResponseWriter writer = chat_writer();
-  EXPECT_EQ(writer.whole(ChoiceText{"hi", {}, 0, {}}, FinishReason::Stop, Usage{3, 2, 1}, {}, ""),
-            R"({"id":"chatcmpl-1","object":"chat.completion","created":7,"model":"m",)"
-            R"("system_fingerprint":"fp_1","choices":[{"index":0,"message":{"role":"assistant",)"
-            R"("content":"hi","refusal":null},"logprobs":null,"finish_reason":"stop"}],"usage":)" +
-                std::string(kUsage) + "}");
+  ResponseWriter writer = chat_writer();
+  EXPECT_EQ(
+      writer.whole(std::vector<WholeChoice>{{{"hi", {}, 0, {}}, {FinishReason::Stop}, {}, {}}},
+                   Usage{3, 2, 1},
+                   ""),
+      R"({"id":"chatcmpl-1","object":"chat.completion","created":7,"model":"m",)"
+      R"("system_fingerprint":"fp_1","choices":[{"index":0,"message":{"role":"assistant",)"
+      R"("content":"hi","refusal":null},"logprobs":null,"finish_reason":"stop","stop_reason":null}],"usage":)" +
+          std::string(kUsage) + "}");
 }
 
 TEST(Responses, WholeCompletionWithTokenIdsAndFigures) {
   ResponseOptions options;
   options.token_ids = true;
-  const ResponseWriter writer({Endpoint::Completions, "cmpl-1", 7, "m", "fp_1"}, options);
+  ResponseWriter writer({Endpoint::Completions, "cmpl-1", 7, "m", "fp_1"}, options);
   const TokenId prompt[] = {1, 2, 3};
   const TokenId answer[] = {4, 5};
-  EXPECT_EQ(writer.whole(ChoiceText{"hi", {}, 0, answer},
-                         FinishReason::Length,
-                         Usage{3, 2, 1},
-                         prompt,
-                         R"({"chunks":1})"),
-            R"({"id":"cmpl-1","object":"text_completion","created":7,"model":"m",)"
-            R"("system_fingerprint":"fp_1","choices":[{"index":0,"text":"hi","logprobs":null,)"
-            R"("finish_reason":"length","token_ids":[4,5],"prompt_token_ids":[1,2,3]}],"usage":)" +
-                std::string(kUsage) + R"(,"baton":{"chunks":1}})");
+  EXPECT_EQ(
+      writer.whole(
+          std::vector<WholeChoice>{{{"hi", {}, 0, answer}, {FinishReason::Length}, prompt, {}}},
+          Usage{3, 2, 1},
+          R"({"chunks":1})"),
+      R"({"id":"cmpl-1","object":"text_completion","created":7,"model":"m",)"
+      R"("system_fingerprint":"fp_1","choices":[{"index":0,"text":"hi","logprobs":null,)"
+      R"("finish_reason":"length","stop_reason":null,"token_ids":[4,5],"prompt_token_ids":[1,2,3]}],"usage":)" +
+          std::string(kUsage) + R"(,"baton":{"chunks":1}})");
 }
 
 TEST(Responses, ChatLogprobsShowBytesOfHalfCharacters) {
   ResponseOptions options;
   options.logprobs = true;
-  const ResponseWriter writer = chat_writer(options);
+  ResponseWriter writer = chat_writer(options);
   const std::vector<TextLogprob> entries{
       {"\xf0\x9f", -std::numeric_limits<float>::infinity(), {{"a", -0.5F}}}};
   std::string out;
@@ -114,7 +166,7 @@ TEST(Responses, ChatLogprobsShowBytesOfHalfCharacters) {
 TEST(Responses, CompletionLogprobs) {
   ResponseOptions options;
   options.logprobs = true;
-  const ResponseWriter writer({Endpoint::Completions, "cmpl-1", 7, "m", "fp_1"}, options);
+  ResponseWriter writer({Endpoint::Completions, "cmpl-1", 7, "m", "fp_1"}, options);
   const std::vector<TextLogprob> entries{{"ab", -1.0F, {{"ab", -1.0F}}}, {"c", -2.0F, {}}};
   std::string out;
   writer.chunk(out, ChoiceText{"abc", entries, 10, {}}, {});
@@ -126,11 +178,12 @@ TEST(Responses, CompletionLogprobs) {
 
 TEST(Responses, ErrorEventHasFourKeys) {
   std::string out;
-  ResponseWriter::error(out, bad_request("c", "", "m"));
+  ResponseWriter writer = chat_writer();
+  writer.fail(out, bad_request("c", "", "m"));
   EXPECT_EQ(out,
             R"(data: {"error":{"message":"m","type":"invalid_request_error","param":null,)"
             R"("code":"c"}})"
-            "\n\n");
+            "\n\ndata: [DONE]\n\n");
 }
 
 TEST(Responses, FiguresAreMilliseconds) {

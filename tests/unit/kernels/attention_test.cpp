@@ -48,6 +48,10 @@ constexpr Case kCases[] = {
     {"odd head i8", 3, 3, 20, 64, 0, 32, KvDType::I8, 270},
     {"odd head f8", 3, 1, 20, 0, 0, 32, KvDType::F8, 270},
     {"wide head", 1, 1, 1024, 0, 0, 16, KvDType::F32, 40},
+    {"llama i16", 9, 3, 64, 0, 0, 32, KvDType::I16, 555},
+    {"softcap i16", 4, 2, 80, 0, 30.0F, 16, KvDType::I16, 280},
+    {"odd head i16", 3, 3, 20, 64, 0, 32, KvDType::I16, 270},
+    {"wide head i16", 1, 1, 512, 0, 0, 16, KvDType::I16, 40},
 };
 
 // Values and weights are rounded to 12 bits where the arena has no codes of its own.
@@ -56,12 +60,15 @@ constexpr double kTolerance = 1.5e-3;
 // `x` as an arena of this type gives it back.
 void round_row(KvDType dtype, float* x, std::size_t n) {
   std::vector<std::int8_t> ints(n);
+  std::vector<std::int16_t> shorts(n);
   std::vector<std::uint8_t> floats(n);
-  const float scale = dtype == KvDType::I8   ? to_int8(x, n, ints.data())
-                      : dtype == KvDType::F8 ? to_e4m3(x, n, floats.data())
-                                             : 1.0F;
+  const float scale = dtype == KvDType::I8    ? to_int8(x, n, ints.data())
+                      : dtype == KvDType::I16 ? to_int16(x, n, shorts.data())
+                      : dtype == KvDType::F8  ? to_e4m3(x, n, floats.data())
+                                              : 1.0F;
   for (std::size_t d = 0; d < n; ++d) {
     x[d] = dtype == KvDType::I8    ? static_cast<float>(ints[d]) * scale
+           : dtype == KvDType::I16 ? static_cast<float>(shorts[d]) * scale
            : dtype == KvDType::F8  ? e4m3_to_float(floats[d]) * scale
            : dtype == KvDType::F16 ? half_to_float(float_to_half(x[d]))
                                    : x[d];
@@ -276,7 +283,7 @@ TEST(Attention, HostileValuesStayWithTheRowsThatSeeThem) {
   constexpr std::uint32_t kAt = 21;
   constexpr std::uint32_t kWindow = 8;
   constexpr std::size_t kDim = 32;
-  for (const KvDType dtype : {KvDType::F32, KvDType::F16, KvDType::I8, KvDType::F8}) {
+  for (const KvDType dtype : {KvDType::F32, KvDType::F16, KvDType::I16, KvDType::I8, KvDType::F8}) {
     const KvLayout layout{1, 1, kDim, 16, dtype};
     const AttentionParams params{
         .heads = 1, .kv_heads = 1, .head_dim = kDim, .scale = 0.2F, .window = kWindow};
@@ -326,7 +333,7 @@ TEST(Attention, HostileValuesStayWithTheRowsThatSeeThem) {
 TEST(Attention, ExtremesAreNumbers) {
   constexpr std::size_t kDim = 16;
   constexpr std::uint32_t kLength = 20;
-  for (const KvDType dtype : {KvDType::F32, KvDType::F16, KvDType::I8, KvDType::F8}) {
+  for (const KvDType dtype : {KvDType::F32, KvDType::F16, KvDType::I16, KvDType::I8, KvDType::F8}) {
     for (const float x : {0.0F, 1e-45F, 1e-38F, 1e-30F, 6e4F}) {
       const KvLayout layout{1, 1, kDim, 16, dtype};
       const AttentionParams params{.heads = 1, .kv_heads = 1, .head_dim = kDim, .scale = 1.0F};
@@ -351,7 +358,7 @@ TEST(Attention, ExtremesAreNumbers) {
 TEST(Attention, AllBackendsWriteTheSameBlocks) {
   std::mt19937 rng(25);
   constexpr std::size_t kLength = 50;
-  for (const KvDType dtype : {KvDType::F32, KvDType::F16, KvDType::I8, KvDType::F8}) {
+  for (const KvDType dtype : {KvDType::F32, KvDType::F16, KvDType::I16, KvDType::I8, KvDType::F8}) {
     const KvLayout layout{1, 2, 40, 32, dtype};
     const AttentionParams params{.heads = 2, .kv_heads = 2, .head_dim = 40, .scale = 1.0F};
     const std::vector<BlockId> table{BlockId{1}, BlockId{0}};

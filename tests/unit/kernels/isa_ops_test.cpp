@@ -210,6 +210,9 @@ Bits pair_results(const Inputs& in) {
   std::memcpy(&pair, in.more, sizeof(pair));
   put_ints<Isa>(out, Isa::dot2(Isa::iset1(99), x, pair == INT32_MIN ? 0 : pair));
   put_ints<Isa>(out, Isa::byte_pairs(in.bytes, in.more));
+  std::int16_t stored[32];
+  std::memcpy(stored, in.words, sizeof(stored));
+  put_ints<Isa>(out, Isa::short_pairs(stored, stored + 16));
   put_ints<Isa>(out, Isa::magnitudes(Isa::iset1(0x40000000), Isa::load(in.a)));
   out.push_back(Isa::largest_lane(Isa::magnitudes(Isa::iset1(0), Isa::load(in.a))));
   out.push_back(Isa::largest_lane(Isa::magnitudes(Isa::hzero(), in.words)));

@@ -1,4 +1,4 @@
-// Rounding to bytes, against the definitions of the formats.
+// Rounding to codes, against the definitions of the formats.
 #include "kernels/kv_codes.h"
 
 #include <gtest/gtest.h>
@@ -76,19 +76,25 @@ TEST(KvCodes, ARowsLargestElementGetsTheLargestCode) {
       element = normal(rng) * 1e3F;
     }
     std::vector<std::int8_t> ints(n);
+    std::vector<std::int16_t> shorts(n);
     std::vector<std::uint8_t> floats(n);
+    const float short_scale = to_int16(x.data(), n, shorts.data());
     const float int_scale = to_int8(x.data(), n, ints.data());
     const float float_scale = to_e4m3(x.data(), n, floats.data());
     int largest = 0;
+    int largest_short = 0;
     for (std::size_t i = 0; i < n; ++i) {
       largest = std::max(largest, std::abs(static_cast<int>(ints[i])));
+      largest_short = std::max(largest_short, std::abs(static_cast<int>(shorts[i])));
       EXPECT_NEAR(static_cast<float>(ints[i]) * int_scale, x[i], 0.501F * int_scale);
+      EXPECT_NEAR(static_cast<float>(shorts[i]) * short_scale, x[i], 0.502F * short_scale);
       // Half a step of three bits of mantissa, and half the smallest number.
       EXPECT_NEAR(e4m3_to_float(floats[i]) * float_scale,
                   x[i],
                   std::fabs(x[i]) / 15.9F + 0.0011F * float_scale);
     }
     EXPECT_EQ(largest, 127);
+    EXPECT_EQ(largest_short, 4095);
   }
 }
 
@@ -96,15 +102,19 @@ TEST(KvCodes, RowsWithoutNumbersKeepThatToThemselves) {
   constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   std::int8_t ints[3];
+  std::int16_t shorts[3];
   std::uint8_t floats[3];
   for (const float bad : {kNan, -kNan, kInfinity, -kInfinity}) {
     const float row[] = {1.0F, bad, -2.0F};
     EXPECT_TRUE(std::isnan(to_int8(row, 3, ints)));
+    EXPECT_TRUE(std::isnan(to_int16(row, 3, shorts)));
     EXPECT_TRUE(std::isnan(to_e4m3(row, 3, floats)));
   }
   const float nothing[] = {0.0F, -0.0F, 1e-42F};
   EXPECT_EQ(to_int8(nothing, 3, ints), 0.0F);
   EXPECT_EQ(ints[2], 0);
+  EXPECT_EQ(to_int16(nothing, 3, shorts), 0.0F);
+  EXPECT_EQ(shorts[2], 0);
   EXPECT_EQ(to_e4m3(nothing, 3, floats), 0.0F);
 }
 

@@ -154,7 +154,7 @@ TEST(LayoutPlan, EveryElementLandsWhereTheTargetsLayoutSays) {
                          .kv_heads = model_heads,
                          .head_dim = pick(random, 1, 20),
                          .block_tokens = 16,
-                         .dtype = static_cast<KvDType>(pick(random, 1, 4))};
+                         .dtype = static_cast<KvDType>(pick(random, 1, 5))};
     Side source{.layout = random_layout(random, model), .heads = {0, model_heads}};
     Side target{.layout = random_layout(random, model), .heads = {0, model_heads}};
     for (Side* side : {&source, &target}) {

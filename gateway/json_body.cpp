@@ -1,0 +1,37 @@
+#include "gateway/json_body.h"
+
+#include <string_view>
+#include <utility>
+
+#include "gateway/replies.h"
+
+namespace baton::gateway {
+namespace {
+
+bool is_json(std::string_view content_type) {
+  const std::string_view type = content_type.substr(0, content_type.find(';'));
+  return type.empty() || type.find("json") != std::string_view::npos;
+}
+
+}  // namespace
+
+void take_json_body(const std::shared_ptr<HttpExchange>& exchange,
+                    WorkPool& pool,
+                    const std::string& request_id,
+                    std::function<Task(const std::string& body)> work) {
+  if (!is_json(exchange->request().header("content-type"))) {
+    ApiError error = bad_request("unsupported_media_type",
+                                 "",
+                                 "The body must be sent with 'Content-Type: application/json'.");
+    error.status = 415;
+    return reply_error(*exchange, error, request_id);
+  }
+  std::string body = exchange->take_body();
+  if (body.size() <= kInlineBodyBytes) {
+    return work(body)();
+  }
+  pool.run(
+      [exchange, work = std::move(work), body = std::move(body)] { exchange->post(work(body)); });
+}
+
+}  // namespace baton::gateway

@@ -1,0 +1,24 @@
+// Which model a request names.
+//
+// Thread: any. Failure: 404 model_not_found, or 503 while no node has brought the model.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "gateway/api_error.h"
+#include "gateway/served_models.h"
+
+namespace baton::gateway {
+
+struct FoundModel {
+  std::shared_ptr<const ServedModels> all;  // keeps `model` alive
+  const ServedModel* model = nullptr;       // with artifacts
+};
+
+// `configured`: an id known even before its first node.
+ApiResult<FoundModel> find_model(const ModelDirectory& models,
+                                 const std::string& id,
+                                 const std::string& configured);
+
+}  // namespace baton::gateway

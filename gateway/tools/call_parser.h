@@ -1,0 +1,85 @@
+// Finds calls of tools in an answer's text as it arrives, in pieces of any size: what it gives does
+// not depend on where the text was cut.
+//
+// A call is an object with a name that was offered and arguments that are a JSON object; "id" and
+// "type" may stand beside them, nothing else. All other text is content, just as it was written,
+// also what only began like a call. White space next to a call belongs to the format and is
+// dropped.
+//
+// Streamed arguments go out as the model writes them. When they then turn out to be no JSON, they
+// stay as they are and the rest is content; with CallOptions::hold a call is given whole or not at
+// all.
+//
+// Thread: one owner. Failure: none.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "gateway/tools/answer_part.h"
+#include "gateway/tools/call_object.h"
+#include "gateway/tools/tool_format.h"
+
+namespace baton::gateway {
+
+struct CallOptions {
+  std::vector<std::string> names;  // of the functions that may be called
+  bool hold = false;
+  bool one_call = false;  // what follows the first call is dropped
+};
+
+class CallParser {
+ public:
+  CallParser(ToolFormat format, CallOptions options);
+
+  void push(std::string_view text, AnswerParts& out);
+  void flush(AnswerParts& out);
+
+  bool has_calls() const { return begun_ > 0; }
+  // No more is wanted: the one call is there.
+  bool is_finished() const { return options_.one_call && complete_ > 0; }
+
+ private:
+  enum class State : std::uint8_t {
+    Content,
+    Opened,       // after an opener, or where a bare call may begin
+    Named,        // in the name after an opener (CallSyntax::named)
+    NamedObject,  // in the arguments that follow it
+    Object,       // in a call
+    Done          // after a call
+  };
+  enum class Step : std::uint8_t { Again, Wait, NoCall };
+
+  void run(AnswerParts& out, bool at_end);
+  bool content(AnswerParts& out, bool at_end);  // true: something may follow at once
+  Step opened();
+  Step named();
+  Step object(AnswerParts& out);
+  Step done(AnswerParts& out);
+  Step begin_object();
+  void give_call(AnswerParts& out, bool whole);
+  void no_call(AnswerParts& out);
+  void take(std::size_t count, AnswerParts& out);  // as content
+  std::string_view rest() const { return std::string_view(text_).substr(at_); }
+
+  const CallSyntax& syntax_;
+  const CallOptions options_;
+
+  State state_ = State::Content;
+  std::string text_;       // not given yet, or part of the call that is being read
+  std::size_t at_ = 0;     // next byte of it to look at
+  std::size_t retry_ = 0;  // bytes that are content if this is no call
+  std::size_t given_ = 0;  // bytes of the arguments' text that went out already, as an end in text_
+  bool is_start_ = true;   // nothing but white space so far
+  bool in_list_ = false;
+  bool call_open_ = false;   // its begin went out
+  bool after_call_ = false;  // white space belongs to the call before it
+  CallObject call_;
+  std::uint32_t begun_ = 0;
+  std::uint32_t complete_ = 0;
+};
+
+}  // namespace baton::gateway

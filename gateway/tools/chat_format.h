@@ -1,0 +1,25 @@
+// What tools and reasoning mean for one chat request to one model: for its prompt, and for reading
+// its answer.
+//
+// Thread: pure functions. Failure: an ApiError when the model's way of calling tools is not known.
+#pragma once
+
+#include <span>
+
+#include "engine/chat_template/chat_template.h"
+#include "gateway/openai_request.h"
+#include "gateway/served_models.h"
+#include "gateway/tools/answer_text.h"
+
+namespace baton::gateway {
+
+// Fills in tools and messages.
+ApiResult<void> write_messages(const ApiRequest& api,
+                               const ServedModel& model,
+                               engine::ChatTemplateInput& input);
+
+AnswerTextOptions answer_options(const ApiRequest& api,
+                                 const ServedModel& model,
+                                 std::span<const TokenId> prompt);
+
+}  // namespace baton::gateway
