@@ -121,17 +121,20 @@ Result<std::unique_ptr<GatewayRig>> GatewayRig::start(const RigOptions& options,
                                                       const NodePace& pace) {
   std::unique_ptr<GatewayRig> rig(new GatewayRig());
   BATON_ASSIGN(rig->api_, free_address());
+  BATON_ASSIGN(rig->admin_, free_address());
   BATON_ASSIGN(const HostPort control, free_address());
   fs::create_directories(options.run_folder);
   const std::string config = options.run_folder + "/cluster.yaml";
   std::ofstream(config) << fmt::format(
       "cluster: {{token: {}, gateways: [\"{}\"], suspect_after: 20, dead_after: 80}}\n"
-      "gateway: {{listen: \"{}\", control_listen: \"{}\", queue_limit: 20000}}\n"
+      "gateway: {{listen: \"{}\", control_listen: \"{}\", admin_listen: \"{}\", "
+      "queue_limit: 20000}}\n"
       "log: {{level: warn}}\n",
       kToken,
       control.to_string(),
       rig->api_.to_string(),
-      control.to_string());
+      control.to_string(),
+      rig->admin_.to_string());
   std::vector<std::string> command{options.bin_folder + "/baton-gateway", "--config", config};
   for (const std::string& entry : options.set) {
     command.insert(command.end(), {"--set", entry});
@@ -162,7 +165,7 @@ Result<std::unique_ptr<GatewayRig>> GatewayRig::start(const RigOptions& options,
 }
 
 Result<PromptCost> GatewayRig::prompt_cost() const {
-  BATON_ASSIGN(const std::string text, get(api_, "/metrics"));
+  BATON_ASSIGN(const std::string text, get(admin_, "/metrics"));
   constexpr double kMicro = 1e6;
   const auto part = [&](const char* name) {
     return counter(text, fmt::format("baton_prompt_cpu_seconds_total{{part=\"{}\"}}", name)) *

@@ -64,6 +64,7 @@ class GatewayRig {
  private:
   GatewayRig() = default;
   HostPort api_;
+  HostPort admin_;  // its metrics
   std::unique_ptr<cli::ChildProcess> gateway_;
   std::unique_ptr<cli::ChildProcess> nodes_;
 };

@@ -128,7 +128,9 @@ void RequestTracker::granted(Tracked& tracked, Node& decode, const wire::KvGrant
   tracked.granted = executor_.now();
   if (++tracked.figures.attempts == 1) {
     tracked.figures.queue = elapsed(tracked.received, tracked.granted);
-    probe_.queue_time.observe(std::chrono::duration<double>(tracked.figures.queue).count());
+    const double seconds = std::chrono::duration<double>(tracked.figures.queue).count();
+    probe_.queue_time.observe(seconds);
+    probe_.queue[static_cast<std::size_t>(tracked.waiting_on)].observe(seconds);
   } else {
     probe_.resumed_tokens.add(tracked.num_output());
     log_.info("request {:016x} goes on at token {} on '{}' and '{}', attempt {}",
@@ -270,6 +272,7 @@ void RequestTracker::deliver(Tracked& tracked, std::vector<TokenEvent> ready) {
     set_phase(tracked, Phase::Decoding);
     settle_blocks(tracked, true);
   }
+  const auto tier = static_cast<std::size_t>(tracked.ticket.tier);
   FinishReason finish = FinishReason::None;
   std::vector<TokenId>& output = tracked.request.output;
   for (TokenEvent& event : ready) {
@@ -277,7 +280,8 @@ void RequestTracker::deliver(Tracked& tracked, std::vector<TokenEvent> ready) {
     if (count > 0) {
       const double seconds = std::chrono::duration<double>(now - tracked.last_token).count();
       if (event.index == 0) {
-        probe_.ttft.observe(seconds);
+        probe_.ttft[tier].observe(seconds);
+        tracked.first_token = now;
         if (tracked.predicted && tracked.figures.failovers == 0) {
           predictions_[tracked.request.model].on_first_token(
               *tracked.predicted,
@@ -285,7 +289,7 @@ void RequestTracker::deliver(Tracked& tracked, std::vector<TokenEvent> ready) {
               queue_.policy(tracked.ticket.tier).ttft_target);
         }
       } else {
-        probe_.itl.observe(seconds);
+        probe_.itl[tier].observe(seconds);
       }
       probe_.generated_tokens.add(static_cast<double>(count));
       tracked.last_token = now;
@@ -315,6 +319,9 @@ void RequestTracker::add_figures(Tracked& tracked,
     all.chunks = figures.chunks;
     all.queue =
         elapsed(tracked.received, tracked.granted) + std::chrono::microseconds(figures.queue_us);
+    if (!tracked.route.is_local()) {
+      probe_.prefill.observe(static_cast<double>(figures.queue_us + figures.compute_us) / 1e6);
+    }
   }
   if (node.handle == tracked.route.decode) {
     all.kv_bytes_moved = figures.kv_bytes_moved;

@@ -22,6 +22,7 @@
 #include "gateway/routing/sent_blocks.h"
 #include "gateway/token_order.h"
 #include "gateway/ttft_prediction.h"
+#include "gateway/waiting_on.h"
 
 namespace baton::gateway {
 
@@ -52,6 +53,7 @@ struct TrackedRequest {
   TimePoint deadline;
   TimePoint granted;       // by the decode node of this attempt
   TimePoint ending_until;  // in Phase::Ending
+  TimePoint first_token;   // of all attempts
   TimePoint last_token;    // a failover's gap is part of the time between tokens
 
   // Of this attempt.
@@ -73,6 +75,7 @@ struct TrackedRequest {
   TimerHandle rest;
   std::uint32_t preemptions = 0;
   std::uint64_t model_stamp = 0;  // of the first decode node: a resume stays within it; 0: none yet
+  WaitingOn waiting_on = WaitingOn::None;
   bool has_prompt_figures = false;  // cached_tokens and the times to the first token are known
   AnswerFigures figures;
 

@@ -32,7 +32,7 @@ def test_moved_blocks_are_no_cache_hits(cluster):
     assert whole["baton"]["kv_bytes_moved"] > 0
     assert whole["usage"]["prompt_tokens_details"]["cached_tokens"] == 0
     usage = [event["usage"] for event in cluster.stream(harness.words(200, 32), 2) if not event["choices"]]
-    assert usage[0]["prompt_tokens"] > 200 and usage[0]["prompt_tokens_details"]["cached_tokens"] == 0
+    assert usage[0]["prompt_tokens"] >= 200 and usage[0]["prompt_tokens_details"]["cached_tokens"] == 0
 
 
 def test_choices_share_their_prompt(cluster):
