@@ -45,8 +45,9 @@ void add_key(CLI::App& app, Action& chosen) {
   auto name = std::make_shared<std::string>();
   CLI::App* group = app.add_subcommand("key", "API keys of clients");
   group->require_subcommand(1);
+  group->footer("Example:\n  baton key new --name team-a");
   CLI::App* command = group->add_subcommand("new", "Make a key; prints it and its hash");
-  command->add_option("--name", *name, "Name of the key, for the configuration and logs")
+  command->add_option("--name", *name, "Name of the key, for the configuration and metrics")
       ->required();
   command->footer(
       "The gateway keeps the hash alone: copy the key now. `baton check --describe` shows what an\n"

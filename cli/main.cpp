@@ -32,6 +32,8 @@ int main(int argc, char** argv) {
   add_check(app, chosen);
   add_bench(app, chosen);
   add_perplexity(app, chosen);
+  add_plan(app, chosen);
+  add_rules(app, chosen);
   // CLI11 would only say that a subcommand is required.
   if (argc > 1 && argv[1][0] != '-' &&
       app.get_subcommands([&](CLI::App* command) { return command->check_name(argv[1]); })

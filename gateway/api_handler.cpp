@@ -122,6 +122,14 @@ bool ApiHandler::is_ready() const {
   return false;
 }
 
+std::optional<ApiError> ApiHandler::check_head(const HttpRequest& head) const {
+  if (head.method == "OPTIONS") {
+    return std::nullopt;
+  }
+  const auto caller = authenticate(deps_.keys, head, access_of(head.path));
+  return caller ? std::nullopt : std::optional(caller.error());
+}
+
 void ApiHandler::handle(std::shared_ptr<HttpExchange> exchange) {
   const HttpRequest& request = exchange->request();
   const std::string_view allowed = methods_of(request.path);

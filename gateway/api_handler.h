@@ -49,6 +49,8 @@ class ApiHandler {
   explicit ApiHandler(ApiHandlerDeps deps);
 
   void handle(std::shared_ptr<HttpExchange> exchange);
+  // Before a body is read: who has no key sends it for nothing.
+  std::optional<ApiError> check_head(const HttpRequest& head) const;
   // From now on no new generation: readiness off, 503 with Retry-After.
   void drain() { draining_.store(true); }
   bool is_ready() const;

@@ -4,6 +4,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
+#include <functional>
+#include <utility>
 
 #include "common/base/cores.h"
 #include "common/base/random.h"
@@ -13,6 +16,9 @@
 #include "common/rpc/tcp_network.h"
 #include "gateway/api_handler.h"
 #include "gateway/artifact_fetcher.h"
+#include "gateway/dashboard/data.h"
+#include "gateway/dashboard/ended_requests.h"
+#include "gateway/dashboard/page.h"
 #include "gateway/delivery.h"
 #include "gateway/key_source.h"
 #include "gateway/membership.h"
@@ -23,8 +29,17 @@
 namespace baton::gateway {
 namespace {
 
-TrackerOptions tracker_options(const ClusterConfig& config, const GatewayTuning& tuning) {
+std::int64_t unix_millis() {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
+TrackerOptions tracker_options(const ClusterConfig& config,
+                               const GatewayTuning& tuning,
+                               std::function<void(EndedRequest)> on_ended) {
   TrackerOptions options;
+  options.on_ended = std::move(on_ended);
   options.queue_limit = config.gateway.queue_limit;
   options.queue_timeout = config.gateway.queue_timeout;
   options.tiers = config.gateway.tiers;
@@ -65,12 +80,12 @@ HttpServerOptions http_options(const ClusterConfig& config,
 struct Gateway::Parts {
   Parts(const ClusterConfig& config, const Logger& logger, const GatewayTuning& tuning)
       : log(logger),
-        probe(metrics),
+        probe(metrics, config.slo),
         cost(metrics),
         pool(tuning.pool_threads),
         control("control"),
         network(control.executor(), log),
-        keys([this] { return control.executor().now(); }),
+        keys([this] { return control.executor().now(); }, &metrics),
         key_source(control.executor(), keys, log, config.gateway.keys, config.gateway.keys_file),
         delivery(control.executor()),
         membership(
@@ -90,7 +105,17 @@ struct Gateway::Parts {
                                  tracker.on_kv_events(node, events);
                                }}),
         pairs(log, &metrics, [this] { publisher.publish(); }),
-        tracker(control.executor(), membership, pairs, log, probe, tracker_options(config, tuning)),
+        tracker(control.executor(),
+                membership,
+                pairs,
+                log,
+                probe,
+                tracker_options(config,
+                                tuning,
+                                [this](EndedRequest request) {
+                                  request.ended_unix_ms = unix_millis();
+                                  ended.add(std::move(request));
+                                })),
         fetcher(
             control.executor(), membership, pool, log, [this] { publisher.publish(); }, cost),
         publisher(metrics, membership, pairs, fetcher, config.model, models),
@@ -143,6 +168,7 @@ struct Gateway::Parts {
   Delivery delivery;
   Membership membership;
   PairHealth pairs;
+  EndedRequests ended;  // on the control strand
   RequestTracker tracker;
   ArtifactFetcher fetcher;
   ModelPublisher publisher;
@@ -182,6 +208,9 @@ Result<std::unique_ptr<Gateway>> Gateway::start(const ClusterConfig& config,
   }
   HttpServerOptions options = http_options(config, tuning, parts.control.executor().context());
   options.certificates = parts.certificates;
+  if (config.gateway.has_keys()) {
+    options.check_head = [&parts](const HttpRequest& head) { return parts.api.check_head(head); };
+  }
   BATON_ASSIGN(
       parts.http,
       HttpServer::start(std::move(options), [&parts](std::shared_ptr<HttpExchange> exchange) {
@@ -193,6 +222,13 @@ Result<std::unique_ptr<Gateway>> Gateway::start(const ClusterConfig& config,
     return parts.api.is_ready() ? AdminHandlers::Answer{true, "ready"}
                                 : AdminHandlers::Answer{false, "no pair of nodes is ready"};
   };
+  admin.pages = {{"/", "text/html; charset=utf-8", [] { return std::string(dashboard_page()); }},
+                 {"/dashboard/data", "application/json", [&parts, slo = config.slo] {
+                    std::string text;
+                    parts.control.run_and_wait(
+                        [&] { text = dashboard_json(parts.status(), parts.ended, slo); });
+                    return text;
+                  }}};
   auto serving = AdminServer::start(config.gateway.admin_listen, std::move(admin));
   if (!serving) {
     return fail(serving.error().code,

@@ -55,7 +55,8 @@ std::string_view strip_authority(std::string_view target) {
   return target;
 }
 
-HttpRequest take_request(http::request<http::string_body>&& message) {
+// Method, path and query.
+HttpRequest request_line(const http::request<http::string_body>& message) {
   HttpRequest request;
   request.method = std::string(message.method_string());
   const boost::beast::string_view raw = message.target();
@@ -65,6 +66,11 @@ HttpRequest take_request(http::request<http::string_body>&& message) {
   if (question != std::string_view::npos) {
     request.query = target.substr(question + 1);
   }
+  return request;
+}
+
+HttpRequest take_request(http::request<http::string_body>&& message) {
+  HttpRequest request = request_line(message);
   for (const auto& field : message) {
     std::string name(field.name_string());
     std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) {
@@ -203,6 +209,9 @@ void HttpConnection::parse() {
     if (state_ == State::Head && parser_->is_header_done() &&
         (!error || error == http::error::need_more)) {
       on_head();
+      if (state_ != State::Body) {
+        return;
+      }
     }
     if (error == http::error::need_more) {
       if (used == 0 || input_.size() == 0) {
@@ -242,8 +251,18 @@ void HttpConnection::parse() {
 void HttpConnection::on_head() {
   state_ = State::Body;
   deadline_ = std::chrono::steady_clock::now() + thread_.options.body_timeout;
+  if (parser_->is_done()) {
+    return;
+  }
   const auto& message = parser_->get();
-  if (!parser_->is_done() && message.version() >= 11 &&
+  if (thread_.options.check_head) {
+    HttpRequest head = request_line(message);
+    head.headers.emplace_back("authorization", std::string(message[http::field::authorization]));
+    if (const auto error = thread_.options.check_head(head)) {
+      return refuse(*error);
+    }
+  }
+  if (message.version() >= 11 &&
       boost::beast::iequals(message[http::field::expect], "100-continue")) {
     send("HTTP/1.1 100 Continue\r\n\r\n");
   }

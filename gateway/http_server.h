@@ -11,15 +11,22 @@
 #include <boost/asio/io_context.hpp>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "common/base/error.h"
+#include "gateway/api_error.h"
 #include "gateway/http_exchange.h"
 #include "gateway/tls.h"
 
 namespace baton::gateway {
+
+// Looks at a request whose body is still to come; an error refuses it with the body unread. Of the
+// headers it has only `authorization`.
+using HttpHeadCheck = std::function<std::optional<ApiError>(const HttpRequest& head)>;
 
 struct HttpServerOptions {
   std::string listen = "127.0.0.1:0";
@@ -33,6 +40,7 @@ struct HttpServerOptions {
   std::size_t max_pipelined_bytes = std::size_t{64} << 10;  // read ahead while a reply is in work
   std::uint32_t max_connections = 20'000;
   std::vector<std::string> cors_origins{"*"};
+  HttpHeadCheck check_head;                       // may be empty; runs on I/O threads
   std::shared_ptr<TlsCertificates> certificates;  // null: plain HTTP
   std::chrono::milliseconds handshake_timeout{10'000};
   std::uint32_t max_handshakes = 256;                // in work at once, over all threads

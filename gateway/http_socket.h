@@ -139,13 +139,14 @@ class HttpSocket {
             Again again,
             Handler handler,
             Values... values) {
-    socket_.async_wait(what,
-                       [again, handler = std::move(handler), values...](error_code error) mutable {
-                         if (error) {
-                           return handler(error, values...);
-                         }
-                         again(std::move(handler));
-                       });
+    socket_.async_wait(
+        what, [this, again, handler = std::move(handler), values...](error_code error) mutable {
+          // Closed meanwhile, the descriptor may be another connection's.
+          if (error || !socket_.is_open()) {
+            return handler(error ? error : boost::asio::error::operation_aborted, values...);
+          }
+          again(std::move(handler));
+        });
   }
 
   boost::asio::ip::tcp::socket socket_;

@@ -77,31 +77,37 @@ milliseconds MinuteBucket::wait_for(double amount, TimePoint now) {
 
 // ---- KeyLimits
 
-KeyLimits::KeyLimits(KeyQuota quota, NowFunction now) : now_(std::move(now)) {
-  change(quota);
+KeyLimits::KeyLimits(KeyQuota quota, NowFunction now, KeyProbe probe) : now_(std::move(now)) {
+  change(quota, probe);
 }
 
-void KeyLimits::change(KeyQuota quota) {
+void KeyLimits::change(KeyQuota quota, KeyProbe probe) {
   const TimePoint now = now_();
   const std::lock_guard lock(mutex_);
   quota_ = quota;
+  probe_ = probe;
   requests_.set_limit(quota.requests_per_minute, now);
   tokens_.set_limit(quota.tokens_per_minute, now);
+}
+
+LimitRefusal KeyLimits::refuse(std::string message, milliseconds retry) const {
+  probe_.refused.add();
+  return {std::move(message), retry};
 }
 
 std::optional<LimitRefusal> KeyLimits::begin() {
   const TimePoint now = now_();
   const std::lock_guard lock(mutex_);
+  probe_.requests.add();
   if (quota_.parallel > 0 && in_work_ >= quota_.parallel) {
-    return LimitRefusal{
-        fmt::format("Rate limit reached: this key may have {} requests in work at once.",
-                    quota_.parallel),
-        kParallelRetry};
+    return refuse(fmt::format("Rate limit reached: this key may have {} requests in work at once.",
+                              quota_.parallel),
+                  kParallelRetry);
   }
   if (!requests_.has(1, now)) {
-    return LimitRefusal{fmt::format("Rate limit reached: this key may send {} requests a minute.",
-                                    quota_.requests_per_minute),
-                        requests_.wait_for(1, now)};
+    return refuse(fmt::format("Rate limit reached: this key may send {} requests a minute.",
+                              quota_.requests_per_minute),
+                  requests_.wait_for(1, now));
   }
   requests_.take(1);
   ++in_work_;
@@ -118,19 +124,19 @@ std::optional<LimitRefusal> KeyLimits::reserve(std::uint64_t prompt,
     return std::nullopt;
   }
   if (prompt > limit) {
-    return LimitRefusal{
+    return refuse(
         fmt::format("The prompt has {} tokens; this key may use {} a minute.", prompt, limit),
-        milliseconds(0)};
+        milliseconds(0));
   }
   const auto wanted = static_cast<double>(std::min<std::uint64_t>(tokens, limit));
   if (!tokens_.has(wanted, now)) {
-    return LimitRefusal{
+    return refuse(
         fmt::format("Rate limit reached: this key may use {} tokens a minute; the request may take "
                     "{}, and {} are left.",
                     limit,
                     tokens,
                     tokens_.remaining(now)),
-        tokens_.wait_for(wanted, now)};
+        tokens_.wait_for(wanted, now));
   }
   tokens_.take(wanted);
   reserved = wanted;
@@ -140,6 +146,7 @@ std::optional<LimitRefusal> KeyLimits::reserve(std::uint64_t prompt,
 void KeyLimits::end(double reserved, std::uint64_t used) {
   const std::lock_guard lock(mutex_);
   --in_work_;
+  probe_.tokens.add(static_cast<double>(used));
   if (quota_.tokens_per_minute > 0) {
     tokens_.give_back(reserved - static_cast<double>(used));
   }

@@ -17,6 +17,7 @@
 #include <string>
 
 #include "common/exec/executor.h"
+#include "common/obs/metrics.h"
 #include "gateway/http_exchange.h"
 
 namespace baton::gateway {
@@ -27,6 +28,11 @@ struct KeyQuota {  // 0: no limit
   std::uint32_t requests_per_minute = 0;
   std::uint32_t tokens_per_minute = 0;
   std::uint32_t parallel = 0;
+};
+
+// What the holder has used; a default one counts nothing.
+struct KeyProbe {
+  Counter requests, refused, tokens;
 };
 
 struct LimitRefusal {
@@ -58,15 +64,16 @@ class MinuteBucket {
 
 class KeyLimits {
  public:
-  KeyLimits(KeyQuota quota, NowFunction now);
+  KeyLimits(KeyQuota quota, NowFunction now, KeyProbe probe = {});
 
   // Limits of a reloaded key; what was used stays used.
-  void change(KeyQuota quota);
+  void change(KeyQuota quota, KeyProbe probe);
   // x-ratelimit-{limit,remaining,reset}-{requests,tokens}, those that have a limit.
   HttpHeaders headers();
 
  private:
   friend class LimitLease;
+  LimitRefusal refuse(std::string message, std::chrono::milliseconds retry) const;
   std::optional<LimitRefusal> begin();
   std::optional<LimitRefusal> reserve(std::uint64_t prompt, std::uint64_t tokens, double& reserved);
   void end(double reserved, std::uint64_t used);
@@ -74,6 +81,7 @@ class KeyLimits {
   const NowFunction now_;
   std::mutex mutex_;  // guards what follows
   KeyQuota quota_;
+  KeyProbe probe_;
   MinuteBucket requests_;
   MinuteBucket tokens_;
   std::uint32_t in_work_ = 0;

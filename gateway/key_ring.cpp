@@ -70,13 +70,25 @@ void KeyRing::set(const std::vector<ApiKeyEntry>& entries) {
     });
     if (old != before->end()) {
       key->limits = (*old)->limits;
-      key->limits->change(quota);
+      key->limits->change(quota, probe_of(entry.name));
     } else {
-      key->limits = std::make_shared<KeyLimits>(quota, now_);
+      key->limits = std::make_shared<KeyLimits>(quota, now_, probe_of(entry.name));
     }
     keys->push_back(std::move(key));
   }
   keys_.store(std::move(keys));
+}
+
+KeyProbe KeyRing::probe_of(const std::string& name) const {
+  if (metrics_ == nullptr) {
+    return {};
+  }
+  const Metrics::Labels labels{{"key", name}};
+  return {
+      metrics_->counter("baton_key_requests_total", "Generation requests of a key", labels),
+      metrics_->counter("baton_key_refused_total", "Requests above a limit of their key", labels),
+      metrics_->counter(
+          "baton_key_tokens_total", "Tokens of prompts and answers of a key", labels)};
 }
 
 std::shared_ptr<const ApiKey> KeyRing::find(std::string_view shown) const {

@@ -39,7 +39,9 @@ struct ApiKey {
 
 class KeyRing {
  public:
-  explicit KeyRing(NowFunction now) : now_(std::move(now)) {}
+  // `metrics`: null counts nothing; else it outlives the ring.
+  explicit KeyRing(NowFunction now, Metrics* metrics = nullptr)
+      : now_(std::move(now)), metrics_(metrics) {}
 
   // A key that stays keeps what it has used. REQUIRES: entries as the loader checks them.
   void set(const std::vector<ApiKeyEntry>& entries);
@@ -50,7 +52,10 @@ class KeyRing {
 
  private:
   using Keys = std::vector<std::shared_ptr<const ApiKey>>;
+  KeyProbe probe_of(const std::string& name) const;
+
   const NowFunction now_;
+  Metrics* const metrics_;
   std::mutex mutex_;  // one `set` at a time
   std::atomic<std::shared_ptr<const Keys>> keys_{std::make_shared<const Keys>()};
 };

@@ -1,5 +1,10 @@
 #include "gateway/probe.h"
 
+#include <algorithm>
+#include <chrono>
+#include <initializer_list>
+#include <string>
+#include <utility>
 #include <vector>
 
 namespace baton::gateway {
@@ -31,9 +36,21 @@ const std::vector<double> kRequestEdges{0.3,  0.5,   0.8,   1.0,   1.5,   2.0,  
                                         5.0,  10.0,  15.0,  20.0,  30.0,  40.0,   50.0,
                                         60.0, 120.0, 240.0, 480.0, 960.0, 1920.0, 7680.0};
 
+// With the targets among them.
+std::vector<double> with(std::vector<double> edges,
+                         std::initializer_list<std::chrono::milliseconds> targets) {
+  for (const std::chrono::milliseconds target : targets) {
+    edges.push_back(static_cast<double>(target.count()) / 1000.0);
+  }
+  std::ranges::sort(edges);
+  const auto repeated = std::ranges::unique(edges);
+  edges.erase(repeated.begin(), repeated.end());
+  return edges;
+}
+
 }  // namespace
 
-Probe::Probe(Metrics& metrics) {
+Probe::Probe(Metrics& metrics, const SloSection& slo) {
   const auto requests = [&](const char* status) {
     return metrics.counter(
         "baton_requests_total", "Generation requests by their end", {{"status", status}});
@@ -68,9 +85,30 @@ Probe::Probe(Metrics& metrics) {
   bad_events = metrics.counter("baton_bad_token_events_total", "Token events that break the wire");
   prompt_tokens = metrics.counter("baton_prompt_tokens_total", "Prompt tokens of ended requests");
   generated_tokens = metrics.counter("baton_generation_tokens_total", "Tokens given to clients");
-  ttft = metrics.histogram(
-      "baton_time_to_first_token_seconds", "Request received to first token", kTtftEdges);
-  itl = metrics.histogram("baton_inter_token_latency_seconds", "Between two tokens", kItlEdges);
+  for (std::size_t i = 0; i < kNumTiers; ++i) {
+    const Metrics::Labels tier{{"tier", std::string(kTierNames[i])}};
+    ttft[i] = metrics.histogram("baton_time_to_first_token_seconds",
+                                "Request received to first token",
+                                with(kTtftEdges, {slo.tiers[i].ttft}),
+                                tier);
+    itl[i] = metrics.histogram("baton_inter_token_latency_seconds",
+                               "Between two tokens",
+                               with(kItlEdges, {slo.tiers[i].itl}),
+                               tier);
+  }
+  const auto phase = [&](Metrics::Labels labels, std::chrono::milliseconds target) {
+    return metrics.histogram("baton_request_phase_seconds",
+                             "Phases of a request: queue (until nodes are found), prefill (on its "
+                             "node), transfer (end of prefill to the commit)",
+                             with(kTtftEdges, {target}),
+                             std::move(labels));
+  };
+  for (std::size_t i = 0; i < queue.size(); ++i) {
+    queue[i] =
+        phase({{"phase", "queue"}, {"waiting_on", std::string(kWaitingOnNames[i])}}, slo.queue);
+  }
+  prefill = phase({{"phase", "prefill"}}, slo.prefill);
+  transfer = phase({{"phase", "transfer"}}, slo.transfer);
   e2e = metrics.histogram(
       "baton_e2e_request_latency_seconds", "Request received to its end", kRequestEdges);
   queue_time = metrics.histogram(

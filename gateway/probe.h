@@ -8,15 +8,18 @@
 #include <string>
 
 #include "common/config/gateway_section.h"
+#include "common/config/slo_section.h"
 #include "common/obs/metrics.h"
 #include "gateway/failover.h"
 #include "gateway/phase.h"
+#include "gateway/waiting_on.h"
 
 namespace baton::gateway {
 
 struct Probe {
   Probe() = default;  // counts nothing: for tests
-  explicit Probe(Metrics& metrics);
+  // Targets are edges of the histograms, so that what keeps them is counted exactly.
+  explicit Probe(Metrics& metrics, const SloSection& slo = {});
 
   // One request at its end.
   void ended(Phase phase, double seconds, std::size_t prompt_tokens) const;
@@ -31,7 +34,12 @@ struct Probe {
   Counter resumed_tokens;
   Counter stale_events, bad_events;
   Counter prompt_tokens, generated_tokens;
-  Histogram ttft, itl, e2e, queue_time;
+  std::array<Histogram, kNumTiers> ttft, itl;  // by tier
+  Histogram e2e, queue_time;
+  // Of requests with a prefill node of their own: wait for nodes by whom they waited for, the
+  // prompt on its node with that node's queue, end of prefill to the commit.
+  std::array<Histogram, kWaitingOnNames.size()> queue;
+  Histogram prefill, transfer;
   Gauge queue_depth, in_work;
   std::array<Gauge, kNumTiers> waiting;  // by tier
 };

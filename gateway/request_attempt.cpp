@@ -1,8 +1,10 @@
 // One attempt: Reserve, Prefill, and the tokens that both nodes send for it.
 #include <algorithm>
+#include <utility>
 
 #include "common/base/check.h"
 #include "common/wire/convert.h"
+#include "common/wire/packed_prompt.h"
 #include "gateway/request_tracker.h"
 
 namespace baton::gateway {
@@ -42,7 +44,11 @@ void RequestTracker::reserve(Tracked& tracked, const Route& route) {
       std::chrono::duration_cast<std::chrono::milliseconds>(tracked.deadline - executor_.now()));
   wire::Frame frame;
   wire::Reserve& body = *frame.mutable_reserve();
-  *body.mutable_request() = to_wire(tracked.request);
+  std::string packed = pack_tokens(tracked.request.prompt);
+  if (!route.is_local()) {
+    tracked.packed_prompt = packed;
+  }
+  *body.mutable_request() = to_wire_packed(tracked.request, std::move(packed));
   body.set_local(route.is_local());
   body.set_reserve_full(tracked.preemptions >= kPreemptionsBeforeFull);
   decode->channel->call(std::move(frame),
@@ -122,7 +128,9 @@ void RequestTracker::granted(Tracked& tracked, Node& decode, const wire::KvGrant
   tracked.granted = executor_.now();
   if (++tracked.figures.attempts == 1) {
     tracked.figures.queue = elapsed(tracked.received, tracked.granted);
-    probe_.queue_time.observe(std::chrono::duration<double>(tracked.figures.queue).count());
+    const double seconds = std::chrono::duration<double>(tracked.figures.queue).count();
+    probe_.queue_time.observe(seconds);
+    probe_.queue[static_cast<std::size_t>(tracked.waiting_on)].observe(seconds);
   } else {
     probe_.resumed_tokens.add(tracked.num_output());
     log_.info("request {:016x} goes on at token {} on '{}' and '{}', attempt {}",
@@ -143,7 +151,8 @@ void RequestTracker::prefill(Tracked& tracked, const wire::KvGrant& grant) {
   BATON_CHECK(node != nullptr, "a request whose prefill node is gone has been ended");
   wire::Frame frame;
   wire::Prefill& body = *frame.mutable_prefill();
-  *body.mutable_request() = to_wire(tracked.request);
+  *body.mutable_request() =
+      to_wire_packed(tracked.request, std::exchange(tracked.packed_prompt, {}));
   *body.mutable_grant() = grant;
   node->channel->call(std::move(frame),
                       options_.call_timeout,
@@ -263,6 +272,7 @@ void RequestTracker::deliver(Tracked& tracked, std::vector<TokenEvent> ready) {
     set_phase(tracked, Phase::Decoding);
     settle_blocks(tracked, true);
   }
+  const auto tier = static_cast<std::size_t>(tracked.ticket.tier);
   FinishReason finish = FinishReason::None;
   std::vector<TokenId>& output = tracked.request.output;
   for (TokenEvent& event : ready) {
@@ -270,7 +280,8 @@ void RequestTracker::deliver(Tracked& tracked, std::vector<TokenEvent> ready) {
     if (count > 0) {
       const double seconds = std::chrono::duration<double>(now - tracked.last_token).count();
       if (event.index == 0) {
-        probe_.ttft.observe(seconds);
+        probe_.ttft[tier].observe(seconds);
+        tracked.first_token = now;
         if (tracked.predicted && tracked.figures.failovers == 0) {
           predictions_[tracked.request.model].on_first_token(
               *tracked.predicted,
@@ -278,7 +289,7 @@ void RequestTracker::deliver(Tracked& tracked, std::vector<TokenEvent> ready) {
               queue_.policy(tracked.ticket.tier).ttft_target);
         }
       } else {
-        probe_.itl.observe(seconds);
+        probe_.itl[tier].observe(seconds);
       }
       probe_.generated_tokens.add(static_cast<double>(count));
       tracked.last_token = now;
@@ -308,6 +319,9 @@ void RequestTracker::add_figures(Tracked& tracked,
     all.chunks = figures.chunks;
     all.queue =
         elapsed(tracked.received, tracked.granted) + std::chrono::microseconds(figures.queue_us);
+    if (!tracked.route.is_local()) {
+      probe_.prefill.observe(static_cast<double>(figures.queue_us + figures.compute_us) / 1e6);
+    }
   }
   if (node.handle == tracked.route.decode) {
     all.kv_bytes_moved = figures.kv_bytes_moved;

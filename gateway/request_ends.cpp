@@ -6,6 +6,29 @@
 #include "gateway/request_tracker.h"
 
 namespace baton::gateway {
+namespace {
+
+EndedRequest describe_end(const TrackedRequest& tracked, Phase phase, TimePoint now) {
+  const auto micros = [](Duration time) {
+    return static_cast<std::uint64_t>(
+        std::chrono::duration_cast<std::chrono::microseconds>(time).count());
+  };
+  EndedRequest ended;
+  ended.id = tracked.request.id;
+  ended.model = tracked.request.model;
+  ended.tier = to_string(tracked.ticket.tier);
+  ended.how = to_string(phase);
+  if (tracked.first_token != TimePoint{}) {
+    ended.ttft_us = micros(tracked.first_token - tracked.received);
+  }
+  ended.total_us = micros(now - tracked.received);
+  ended.prompt_tokens = static_cast<std::uint32_t>(tracked.request.prompt.size());
+  ended.output_tokens = tracked.num_output();
+  ended.figures = tracked.figures;
+  return ended;
+}
+
+}  // namespace
 
 // ---- ends from the client's side
 
@@ -235,6 +258,12 @@ void RequestTracker::end(Tracked& tracked,
   set_phase(tracked, phase);
   const double seconds = std::chrono::duration<double>(executor_.now() - tracked.received).count();
   probe_.ended(phase, seconds, tracked.request.prompt.size());
+  if (phase == Phase::Finished && tracked.figures.kv_bytes_moved > 0) {
+    probe_.transfer.observe(static_cast<double>(tracked.figures.transfer.count()) / 1e6);
+  }
+  if (options_.on_ended) {
+    options_.on_ended(describe_end(tracked, phase, executor_.now()));
+  }
   const auto node = requests_.extract(tracked.request.id);  // `tracked` lives until the return
   if (phase != Phase::Cancelled) {
     tracked.sink->on_end(AnswerEnd{finish, std::move(error), std::move(tracked.figures)});

@@ -150,6 +150,10 @@ void RequestTracker::dispatch_model(const std::string& model) {
     }
     const auto route = route_for(tracked, views, out);
     if (route) {
+      if (const auto full = full_.find(model);
+          full != full_.end() && full->second.seen >= tracked.received) {
+        tracked.waiting_on = full->second.who;
+      }
       tracked.sent = routing_.sent(*route, views, tracked.request.prompt, tracked.chains);
       reserve(tracked, *route);
       views = views_of(model);
@@ -159,6 +163,7 @@ void RequestTracker::dispatch_model(const std::string& model) {
         end(tracked, Phase::Failed, FinishReason::Error, no_pair_error());
       }
     } else if (!avoids_any(tracked, now)) {
+      full_[model] = {who_is_full(views), now};
       return;  // the first waits, and nobody overtakes it; one that is choosy waits aside
     }
   }

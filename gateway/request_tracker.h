@@ -18,6 +18,7 @@
 #include <chrono>
 #include <cstdint>
 #include <expected>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -31,6 +32,7 @@
 #include "common/types/request.h"
 #include "gateway/admission.h"
 #include "gateway/answer_sink.h"
+#include "gateway/dashboard/ended_requests.h"
 #include "gateway/failover.h"
 #include "gateway/membership.h"
 #include "gateway/pair_health.h"
@@ -54,6 +56,7 @@ struct TrackerOptions {
   std::chrono::milliseconds restart_wait{15'000};  // after a loss, new requests wait for a pair
   FailoverLimits failover;
   RoutingOptions routing;
+  std::function<void(EndedRequest)> on_ended;  // may be empty; without the wall-clock time
 };
 
 struct Submission {
@@ -144,7 +147,7 @@ class RequestTracker {
   void on_event(Node& node, TokenEvent event);
   void decode_begins(Tracked& tracked, const Node& decode);
   void deliver(Tracked& tracked, std::vector<TokenEvent> ready);
-  static void add_figures(Tracked& tracked, const Node& node, const RequestFigures& figures);
+  void add_figures(Tracked& tracked, const Node& node, const RequestFigures& figures);
   // What the figures tell of the speed of nodes and links.
   void learn(const Tracked& tracked, const Node& node, const RequestFigures& figures);
   void give_back_credit(Tracked& tracked);
@@ -178,6 +181,11 @@ class RequestTracker {
   Routing routing_;
   std::unordered_map<RequestId, std::unique_ptr<Tracked>> requests_;
   std::map<std::string, TimePoint> last_loss_;  // of a node, by model
+  struct Full {
+    WaitingOn who = WaitingOn::None;
+    TimePoint seen;
+  };
+  std::map<std::string, Full> full_;  // when no pair had capacity, by model
   std::optional<ApiError> shut_down_;
   bool dispatch_posted_ = false;
   TimerHandle sweep_timer_;

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "common/exec/executor.h"
@@ -21,6 +22,7 @@
 #include "gateway/routing/sent_blocks.h"
 #include "gateway/token_order.h"
 #include "gateway/ttft_prediction.h"
+#include "gateway/waiting_on.h"
 
 namespace baton::gateway {
 
@@ -51,9 +53,11 @@ struct TrackedRequest {
   TimePoint deadline;
   TimePoint granted;       // by the decode node of this attempt
   TimePoint ending_until;  // in Phase::Ending
+  TimePoint first_token;   // of all attempts
   TimePoint last_token;    // a failover's gap is part of the time between tokens
 
   // Of this attempt.
+  std::string packed_prompt;  // between Reserve and Prefill
   Route route;
   bool holds_credit = false;
   std::uint64_t tokens_booked = 0;  // with the credit
@@ -71,6 +75,7 @@ struct TrackedRequest {
   TimerHandle rest;
   std::uint32_t preemptions = 0;
   std::uint64_t model_stamp = 0;  // of the first decode node: a resume stays within it; 0: none yet
+  WaitingOn waiting_on = WaitingOn::None;
   bool has_prompt_figures = false;  // cached_tokens and the times to the first token are known
   AnswerFigures figures;
 

@@ -18,12 +18,17 @@ Metrics::Labels vllm_labels(const NodeIdentity& identity) {
   return {{"model_name", identity.model.id()}, {"role", identity.role}};
 }
 
+void add(const Counter& counter, std::uint64_t now, std::uint64_t told) {
+  counter.add(static_cast<double>(now - told));
+}
+
 }  // namespace
 
 KvProbe::KvProbe(const RoleDeps& deps) : KvProbe(deps, deps.metrics) {}
 
 KvProbe::KvProbe(const RoleDeps& deps, Metrics& metrics)
     : kv_(deps.kv),
+      tier_(deps.tier),
       total_(metrics.gauge("baton_kv_blocks_total", "KV blocks of the arena")),
       free_(blocks(metrics, "free")),
       in_use_(blocks(metrics, "in_use")),
@@ -62,6 +67,20 @@ KvProbe::KvProbe(const RoleDeps& deps, Metrics& metrics)
                               [idle = prefix_idle_](Duration unused) {
                                 idle.observe(std::chrono::duration<double>(unused).count());
                               });
+  if (tier_ == nullptr) {
+    return;
+  }
+  tier_blocks_ = metrics.gauge("baton_kv_file_blocks", "Blocks in the file tier");
+  tier_queries_ = metrics.counter("vllm:external_prefix_cache_queries_total",
+                                  "Tokens that were looked for in the file tier",
+                                  vllm_labels(deps.identity));
+  tier_hits_ = metrics.counter("vllm:external_prefix_cache_hits_total",
+                               "Of these, tokens that were brought back",
+                               vllm_labels(deps.identity));
+  tier_stored_ =
+      metrics.counter("baton_kv_file_stored_blocks_total", "Blocks copied to the file tier");
+  tier_broken_ = metrics.counter("baton_kv_file_broken_blocks_total",
+                                 "Blocks of the file tier whose checksum differed");
 }
 
 KvProbe::~KvProbe() {
@@ -78,6 +97,7 @@ void KvProbe::update(const transfer::TransportStats& transfer) {
   cached_.set(pool.count(engine::BlockUse::Cached));
   usage_.set(1 - static_cast<double>(kv_.num_obtainable()) / std::max(1U, pool.total()));
   update_prefixes();
+  update_tier();
   bytes_sent_.set(static_cast<double>(transfer.bytes_sent));
   bytes_received_.set(static_cast<double>(transfer.bytes_received));
   messages_dropped_.set(static_cast<double>(transfer.messages_dropped));
@@ -89,15 +109,25 @@ void KvProbe::update(const transfer::TransportStats& transfer) {
 
 void KvProbe::update_prefixes() {
   const engine::PrefixIndex::Stats& stats = kv_.index().stats();
-  const auto add = [](const Counter& counter, std::uint64_t now, std::uint64_t told) {
-    counter.add(static_cast<double>(now - told));
-  };
   add(prefix_queries_, stats.asked_tokens, told_.asked_tokens);
   add(prefix_hits_, stats.hit_tokens, told_.hit_tokens);
   add(prefix_lookups_, stats.lookups, told_.lookups);
   add(prefix_stored_, stats.inserted, told_.inserted);
   add(prefix_evicted_, stats.evicted, told_.evicted);
   told_ = stats;
+}
+
+void KvProbe::update_tier() {
+  if (tier_ == nullptr) {
+    return;
+  }
+  const engine::FileTier::Stats& stats = tier_->stats();
+  tier_blocks_.set(tier_->num_blocks());
+  add(tier_queries_, stats.asked_tokens, tier_told_.asked_tokens);
+  add(tier_hits_, stats.hit_tokens, tier_told_.hit_tokens);
+  add(tier_stored_, stats.stored, tier_told_.stored);
+  add(tier_broken_, stats.broken, tier_told_.broken);
+  tier_told_ = stats;
 }
 
 void fill_load(wire::NodeLoad& load, const engine::KvMemory& kv) {

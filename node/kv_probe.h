@@ -25,9 +25,12 @@ class KvProbe {
  private:
   KvProbe(const RoleDeps& deps, Metrics& metrics);
   void update_prefixes();
+  void update_tier();
 
   engine::KvMemory& kv_;
-  engine::PrefixIndex::Stats told_;  // what the counters say
+  const engine::FileTier* const tier_;  // null: there is none
+  engine::PrefixIndex::Stats told_;     // what the counters say
+  engine::FileTier::Stats tier_told_;
   Gauge total_;
   Gauge free_;
   Gauge in_use_;
@@ -41,6 +44,11 @@ class KvProbe {
   Counter prefix_stored_;
   Counter prefix_evicted_;
   Histogram prefix_idle_;
+  Gauge tier_blocks_;
+  Counter tier_queries_;
+  Counter tier_hits_;
+  Counter tier_stored_;
+  Counter tier_broken_;
   Gauge bytes_sent_;
   Gauge bytes_received_;
   Gauge messages_dropped_;

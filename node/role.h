@@ -16,6 +16,7 @@
 #include "common/obs/log.h"
 #include "common/obs/metrics.h"
 #include "common/rpc/network.h"
+#include "engine/kv/file_tier.h"
 #include "engine/kv/kv_memory.h"
 #include "engine/runner.h"
 #include "node/artifacts.h"
@@ -40,6 +41,7 @@ struct RoleDeps {
   const Logger& log;
   RandomSource random;
   transfer::DigestMode digest = transfer::DigestMode::Off;  // that this node wants
+  engine::FileTier* tier = nullptr;  // a prefill node's, where kv.file_tier is set
 };
 
 class Role {

@@ -53,6 +53,7 @@ Status PrefillNode::start() {
                                                    .log = deps_.log,
                                                    .node = deps_.identity.name,
                                                    .digest = deps_.digest,
+                                                   .tier = deps_.tier,
                                                    .on_ended = [this] { drain_.check(); }},
                                   engine::PrefillLimits{.chunk_tokens = config.chunk_tokens,
                                                         .step_tokens = config.step_tokens});
@@ -60,6 +61,9 @@ Status PrefillNode::start() {
       *scheduler_, deps_.kv, probe_, deps_.artifacts, deps_.identity, drain_, config.credits);
   make_gateways();
   gateways_->start();
+  if (deps_.tier != nullptr) {
+    deps_.tier->start([this] { scheduler_->blocks_freed(); });
+  }
   return {};
 }
 
@@ -105,6 +109,9 @@ void PrefillNode::stop() {
     return;  // never started
   }
   drain_.stop();
+  if (deps_.tier != nullptr) {
+    deps_.tier->stop();
+  }
   scheduler_->end_all(
       {ErrorCode::Unavailable, "node " + deps_.identity.name + " is shutting down"});
   links_->close_all();

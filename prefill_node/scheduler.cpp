@@ -65,11 +65,14 @@ bool Scheduler::admit(Job& job) {
   if (!own) {
     return false;
   }
-  if (!job.has_pulled) {  // else it is the second time
+  if (!job.has_pulled && !job.has_looked) {  // else it is the second time
     parts_.kv.index().count_use(prefix, job.size.context);
   }
   job.figures.cached_tokens = held * block_tokens;
   job.figures.queue_us = node::to_us(parts_.executor.now() - job.arrived);
+  if (restore(job, prefix, *own)) {
+    return true;
+  }
   const std::uint32_t worth =
       job.has_pulled || scores_prompt
           ? 0
@@ -122,21 +125,65 @@ void Scheduler::pulled(std::uint64_t number, Result<Pulls::Pulled> result) {
   if (job == nullptr || job->state != JobState::Pulling) {
     return;
   }
-  engine::PrefixRef prefix = std::move(job->prefix);
-  std::vector<engine::BlockLease> rest = std::exchange(job->rest, {});
-  if (!result) {
-    job->state = JobState::Waiting;  // its blocks are in quarantine: takes others, and computes
+  if (result) {
+    job->figures.pulled_tokens = result->count * parts_.kv.layout().block_tokens;
+    go_on(*job, std::move(result->blocks), result->count);
   } else {
-    const std::uint32_t block_tokens = parts_.kv.layout().block_tokens;
-    job->figures.pulled_tokens = result->count * block_tokens;
-    std::vector<engine::BlockLease> own = std::move(result->blocks);
-    std::ranges::move(rest, std::back_inserter(own));
-    rest.clear();
-    const std::uint32_t held = prefix.num_blocks();
-    begin(*job, std::move(prefix), std::move(own), (held + result->count) * block_tokens);
+    try_again(*job);  // its blocks are in quarantine
   }
-  prefix.reset();
-  rest.clear();
+}
+
+bool Scheduler::restore(Job& job, engine::PrefixRef& prefix, std::vector<engine::BlockLease>& own) {
+  if (parts_.tier == nullptr || std::exchange(job.has_looked, true)) {
+    return false;
+  }
+  const std::vector<TokenId> context = engine::context_of(job.request);
+  const std::uint32_t most = (job.size.context - 1) / parts_.kv.layout().block_tokens;
+  const std::uint32_t count = parts_.tier->look(prefix, context, most - prefix.num_blocks());
+  if (count == 0) {
+    return false;
+  }
+  job.state = JobState::Restoring;
+  const auto middle = own.begin() + count;
+  job.rest.assign(std::move_iterator(middle), std::move_iterator(own.end()));
+  own.erase(middle, own.end());
+  job.prefix = std::move(prefix);
+  job.load = parts_.tier->load(job.prefix,
+                               context,
+                               std::move(own),
+                               [this, number = job.number](engine::FileTier::Loaded loaded) {
+                                 restored(number, std::move(loaded));
+                               });
+  return true;
+}
+
+void Scheduler::restored(std::uint64_t number, engine::FileTier::Loaded loaded) {
+  Job* job = find(number);
+  if (job == nullptr || job->state != JobState::Restoring) {
+    return;
+  }
+  if (loaded.count > 0) {
+    job->figures.cached_tokens += loaded.count * parts_.kv.layout().block_tokens;
+    go_on(*job, std::move(loaded.blocks), loaded.count);
+  } else {
+    loaded.blocks.clear();
+    try_again(*job);
+  }
+}
+
+void Scheduler::go_on(Job& job, std::vector<engine::BlockLease> blocks, std::uint32_t count) {
+  engine::PrefixRef prefix = std::move(job.prefix);
+  std::ranges::move(job.rest, std::back_inserter(blocks));
+  job.rest.clear();
+  const std::uint32_t filled = prefix.num_blocks() + count;
+  begin(job, std::move(prefix), std::move(blocks), filled * parts_.kv.layout().block_tokens);
+  pump();
+}
+
+void Scheduler::try_again(Job& job) {
+  job.prefix.reset();
+  job.rest.clear();
+  job.state = JobState::Waiting;
   pump();
 }
 
@@ -305,6 +352,8 @@ void Scheduler::end(Job& job, const std::string& reason) {
   }
   if (job.state == JobState::Pulling) {
     parts_.pulls.cancel(job.pull);
+  } else if (job.state == JobState::Restoring) {
+    parts_.tier->cancel(job.load);
   }
   job.state = JobState::Ending;
   job.sender->abort(reason, [this, number = job.number] { remove(number); });
@@ -331,6 +380,7 @@ Scheduler::Job* Scheduler::find(std::uint64_t number) {
 CancelPhase Scheduler::phase_of(const Job& job) {
   switch (job.state) {
     case JobState::Waiting:
+    case JobState::Restoring:
     case JobState::Pulling:
       return CancelPhase::Waiting;
     case JobState::Computing:
@@ -382,15 +432,16 @@ void Scheduler::end_all(const Error& why) {
 std::uint32_t Scheduler::num_uncomputed(node::ClientId client) const {
   return static_cast<std::uint32_t>(std::ranges::count_if(jobs_, [client](const Job& job) {
     return job.client == client &&
-           (job.state == JobState::Waiting || job.state == JobState::Pulling ||
-            job.state == JobState::Computing);
+           (job.state == JobState::Waiting || job.state == JobState::Restoring ||
+            job.state == JobState::Pulling || job.state == JobState::Computing);
   }));
 }
 
 std::uint32_t Scheduler::num_queued_tokens() const {
   std::uint32_t tokens = 0;
   for (const Job& job : jobs_) {
-    if (job.state == JobState::Waiting || job.state == JobState::Pulling) {
+    if (job.state == JobState::Waiting || job.state == JobState::Restoring ||
+        job.state == JobState::Pulling) {
       tokens += job.size.context - job.figures.cached_tokens;
     } else if (job.state == JobState::Computing) {
       tokens += job.sequence->num_pending();

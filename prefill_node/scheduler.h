@@ -2,8 +2,9 @@
 // others', the most urgent first, sends the first token to its gateway, and keeps its blocks until
 // the decode node has them or nothing reads them any more.
 //
-//   Waiting (no blocks) -> [Pulling (a prefix from decode) ->] Computing -> Delivering (flush,
-//        Commit) -> gone; any of them -> Ending (abort until quiet) -> gone
+//   Waiting (no blocks) -> [Restoring (a prefix from the file tier) or Pulling (from decode) ->]
+//        Computing -> Delivering (flush, Commit) -> gone; any of them -> Ending (abort until
+//        quiet) -> gone
 //
 // Owner: PrefillNode. Thread: control strand; only the step and its LayerSends run on the engine
 // thread. Failure: a job that fails ends with an error event to its gateway.
@@ -20,6 +21,7 @@
 #include "common/exec/executor.h"
 #include "common/types/kv_grant.h"
 #include "common/types/token_event.h"
+#include "engine/kv/file_tier.h"
 #include "engine/kv/kv_memory.h"
 #include "engine/step/planner.h"
 #include "engine/step/sequence.h"
@@ -47,7 +49,8 @@ class Scheduler {
     const Logger& log;
     NodeName node;
     transfer::DigestMode digest = transfer::DigestMode::Off;
-    std::function<void()> on_ended;  // a job is gone
+    engine::FileTier* tier = nullptr;  // null: there is none
+    std::function<void()> on_ended;    // a job is gone
   };
 
   Scheduler(Parts parts, engine::PrefillLimits limits);
@@ -77,7 +80,7 @@ class Scheduler {
   std::uint64_t num_steps() const { return parts_.steps.num_steps(); }
 
  private:
-  enum class JobState : std::uint8_t { Waiting, Pulling, Computing, Delivering, Ending };
+  enum class JobState : std::uint8_t { Waiting, Restoring, Pulling, Computing, Delivering, Ending };
   struct Job {
     std::uint64_t number = 0;
     JobState state = JobState::Waiting;
@@ -87,12 +90,14 @@ class Scheduler {
     Attempt attempt{};
     std::uint32_t choice = 0;
     engine::RequestSize size;
-    // While a prefix is pulled: what the index held, and the blocks behind the pulled ones.
+    // While a prefix is restored or pulled: what the index held, and the blocks behind its own.
+    engine::TierLoadId load{};
+    bool has_looked = false;  // into the file tier, once
     PullId pull{};
     bool has_pulled = false;  // once, with or without success
     engine::PrefixRef prefix;
     std::vector<engine::BlockLease> rest;
-    std::unique_ptr<engine::Sequence> sequence;  // null while waiting or pulling
+    std::unique_ptr<engine::Sequence> sequence;  // null until the job computes
     std::unique_ptr<KvSender> sender;
     node::PromptScores scores;
     RequestFigures figures;
@@ -117,6 +122,12 @@ class Scheduler {
             std::vector<engine::BlockLease> own,
             std::uint32_t count);
   void pulled(std::uint64_t number, Result<Pulls::Pulled> result);
+  // The same from the file tier; false: it holds nothing of use, and nothing was taken.
+  bool restore(Job& job, engine::PrefixRef& prefix, std::vector<engine::BlockLease>& own);
+  void restored(std::uint64_t number, engine::FileTier::Loaded loaded);
+  // What the job held back goes on behind `count` blocks that have come.
+  void go_on(Job& job, std::vector<engine::BlockLease> blocks, std::uint32_t count);
+  void try_again(Job& job);
   // The first `computed` tokens are in the blocks.
   void begin(Job& job,
              engine::PrefixRef prefix,

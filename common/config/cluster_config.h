@@ -14,12 +14,14 @@
 #include "common/base/error.h"
 #include "common/base/ids.h"
 #include "common/config/gateway_section.h"
+#include "common/config/slo_section.h"
 
 namespace baton {
 
 struct ClusterSection {
   std::string name = "local";
-  std::string token;  // shared secret of the control plane; required
+  std::string token;       // shared secret of the control plane; required, here or by token_file
+  std::string token_file;  // its first line is the token
   std::chrono::milliseconds heartbeat{250};
   std::uint32_t suspect_after = 3;                      // missed heartbeats: no new work
   std::uint32_t dead_after = 6;                         // missed heartbeats: connection dropped
@@ -43,6 +45,8 @@ struct KvSection {
   std::string dtype = "i16";     // i16, f16, f32, i8, f8
   std::uint32_t arena_mb = 512;  // memory for keys and values, per node
   bool prefix_cache = true;
+  std::string file_tier;  // folder; empty: none
+  std::uint32_t file_tier_mb = 4096;
 };
 
 struct TransferSection {
@@ -115,6 +119,7 @@ struct ClusterConfig {
   PrefillSection prefill;
   DecodeSection decode;
   GatewaySection gateway;
+  SloSection slo;
   LogSection log;
 };
 

@@ -24,6 +24,9 @@ class Checker {
       add("kv.block_tokens",
           fmt::format("must be a multiple of 16, got {}", config_.kv.block_tokens));
     }
+    if (!config_.kv.file_tier.empty() && !config_.kv.prefix_cache) {
+      add("kv.file_tier", "needs kv.prefix_cache: true; it keeps what falls out of that cache");
+    }
     if (config_.prefill.step_tokens < config_.prefill.chunk_tokens) {
       add("prefill.step_tokens",
           fmt::format("{} is below chunk_tokens, {}",

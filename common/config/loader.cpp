@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
+#include <fstream>
 #include <numeric>
 #include <optional>
 #include <utility>
@@ -424,10 +426,39 @@ class Loader final : public ConfigVisitor {
   std::vector<std::string> errors_;
 };
 
+// The first line of a small file, without the spaces around it.
+Result<std::string> first_line(const std::string& path) {
+  std::ifstream file(path);
+  std::string line;
+  if (!file || !std::getline(file, line) || line.size() > 4096) {
+    return fail(ErrorCode::InvalidConfig,
+                fmt::format("cluster.token_file: cannot read a line from {}", path));
+  }
+  const auto is_space = [](unsigned char c) { return std::isspace(c) != 0; };
+  line.erase(std::find_if_not(line.rbegin(), line.rend(), is_space).base(), line.end());
+  line.erase(line.begin(), std::find_if_not(line.begin(), line.end(), is_space));
+  if (line.empty()) {
+    return fail(ErrorCode::InvalidConfig,
+                fmt::format("cluster.token_file: the first line of {} is empty", path));
+  }
+  return line;
+}
+
 Result<ClusterConfig> read_tree(const YamlNode& root, const std::string& name) {
   ClusterConfig config;
   Loader loader(root, name);
   visit_config(config, loader);
+  ClusterSection& cluster = config.cluster;
+  if (!cluster.token_file.empty()) {
+    auto token = first_line(cluster.token_file);
+    if (!token) {
+      loader.add({{"cluster.token_file", token.error().message}});
+    } else if (!cluster.token.empty()) {
+      loader.add({{"cluster.token", "cluster.token: there is cluster.token_file, too; keep one"}});
+    } else {
+      cluster.token = std::move(*token);
+    }
+  }
   loader.add(check_config(config));
   BATON_TRY(loader.finish());
   return config;

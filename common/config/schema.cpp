@@ -19,9 +19,10 @@ TextRule one_of(std::vector<std::string> choices) {
 void visit_cluster(ClusterSection& s, ConfigVisitor& v) {
   v.begin_section("cluster", "What all processes of the cluster share.");
   v.text("name", s.name, kName, "Name of the cluster, for logs.");
+  v.text("token_file", s.token_file, kAny, "File whose first line is the token, in its place.");
   v.text("token",
          s.token,
-         kRequired,
+         s.token_file.empty() ? kRequired : kAny,
          "Secret that every control connection must show. Make one with `openssl rand -hex 16`.");
   v.millis("heartbeat_ms", s.heartbeat, 10, 60'000, "Pause between two heartbeats of a node.");
   v.number("suspect_after",
@@ -99,6 +100,16 @@ void visit_kv(KvSection& s, ConfigVisitor& v) {
   v.flag("prefix_cache",
          s.prefix_cache,
          "Keep the blocks of old prompts for prompts that begin alike.");
+  v.text("file_tier",
+         s.file_tier,
+         kAny,
+         "Folder on a local disk for a file of old prompts' blocks, of each prefill node, that its "
+         "arena has no room for. Nothing of it outlives the node. Empty: none.");
+  v.number("file_tier_mb",
+           s.file_tier_mb,
+           1,
+           1U << 24U,
+           "Size of that file in MiB, taken from the disk when the node starts.");
   v.end_section();
 }
 
@@ -288,6 +299,7 @@ void visit_config(ClusterConfig& config, ConfigVisitor& visitor) {
   visit_prefill(config.prefill, visitor);
   visit_decode(config.decode, visitor);
   visit_gateway(config.gateway, visitor);
+  visit_slo(config.slo, visitor);
   visit_log(config.log, visitor);
 }
 

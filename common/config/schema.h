@@ -68,6 +68,7 @@ class ConfigVisitor {
 
 void visit_config(ClusterConfig& config, ConfigVisitor& visitor);
 void visit_gateway(GatewaySection& section, ConfigVisitor& visitor);
+void visit_slo(SloSection& section, ConfigVisitor& visitor);
 // The keys of a file named by gateway.keys_file.
 void visit_key_file(std::vector<ApiKeyEntry>& keys, ConfigVisitor& visitor);
 

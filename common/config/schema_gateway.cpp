@@ -98,7 +98,7 @@ void visit_tls(TlsSection& s, ConfigVisitor& v) {
 }
 
 void visit_key(ApiKeyEntry& s, ConfigVisitor& v) {
-  v.text("name", s.name, kName, "Name of the key in logs, unique.");
+  v.text("name", s.name, kName, "Name of the key in metrics, unique.");
   v.text("sha256",
          s.sha256,
          kSha256,

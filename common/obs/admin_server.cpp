@@ -80,6 +80,12 @@ Result<std::unique_ptr<AdminServer>> AdminServer::start(const std::string& liste
     });
   }
 
+  for (const AdminHandlers::Page& page : impl->handlers.pages) {
+    server.Get(page.path, [&page](const httplib::Request&, httplib::Response& response) {
+      response.set_content(page.make(), page.content_type);
+    });
+  }
+
   impl->address = address;
   errno = 0;
   const int port = address.port == 0 ? server.bind_to_any_port(address.host.c_str())

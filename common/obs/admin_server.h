@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "common/base/error.h"
 
@@ -22,6 +23,12 @@ struct AdminHandlers {
   std::function<Answer()> live;          // absent: always ok
   std::function<Answer()> ready;         // absent: always ok
   std::function<std::string()> status;   // absent: no /status; JSON
+  struct Page {
+    std::string path;
+    std::string content_type;
+    std::function<std::string()> make;
+  };
+  std::vector<Page> pages;
 };
 
 class AdminServer {

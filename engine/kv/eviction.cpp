@@ -1,6 +1,7 @@
 #include "engine/kv/eviction.h"
 
 #include <algorithm>
+#include <iterator>
 
 namespace baton::engine {
 
@@ -20,6 +21,12 @@ void EvictionOrder::unlist(EvictionItem& item) {
     listed_.erase(&item);
     item.is_listed = false;
   }
+}
+
+std::vector<EvictionItem*> EvictionOrder::next(std::size_t most) const {
+  const auto end =
+      std::next(listed_.begin(), static_cast<std::ptrdiff_t>(std::min(most, listed_.size())));
+  return {listed_.begin(), end};
 }
 
 EvictionItem* EvictionOrder::take() {

@@ -15,6 +15,7 @@
 
 #include <cstdint>
 #include <set>
+#include <vector>
 
 namespace baton::engine {
 
@@ -52,6 +53,8 @@ class EvictionOrder {
   void list(EvictionItem& item);
   // May not. Does nothing when it is not listed.
   void unlist(EvictionItem& item);
+  // The next to go, the first of them first, at most so many.
+  std::vector<EvictionItem*> next(std::size_t most) const;
   // What goes first; null when nothing is listed. It is not listed any more, and the clock is set.
   EvictionItem* take();
 

@@ -24,6 +24,8 @@ std::uint64_t hash_of(std::uint64_t name) {
 
 struct PrefixRef::Entry : EvictionItem {
   std::uint64_t name = 0;       // of the chain up to and with this block
+  std::uint64_t serial = 0;     // never 0 once it is added
+  bool is_kept = false;         // as mark_kept says
   Entry* parent = nullptr;      // block before; null for a first block
   std::vector<TokenId> tokens;  // [block_tokens]
   BlockLease lease;             // the block
@@ -36,6 +38,7 @@ PrefixRef& PrefixRef::operator=(PrefixRef&& other) noexcept {
   if (this != &other) {
     reset();
     index_ = std::exchange(other.index_, nullptr);
+    is_use_ = std::exchange(other.is_use_, true);
     entries_ = std::move(other.entries_);
     other.entries_.clear();
   }
@@ -46,13 +49,23 @@ BlockId PrefixRef::block(std::uint32_t i) const {
   return entries_[i]->lease.id();
 }
 
+void PrefixRef::mark_kept(std::uint32_t i) {
+  entries_[i]->is_kept = true;
+}
+
+PrefixRef::Content PrefixRef::content(std::uint32_t i) const {
+  const Entry& entry = *entries_[i];
+  return {.serial = entry.serial, .name = entry.name, .tokens = entry.tokens};
+}
+
 void PrefixRef::reset() {
   // Deepest first, so that a parent is the more recently used.
   for (auto entry = entries_.rbegin(); entry != entries_.rend(); ++entry) {
-    index_->unpin(**entry);
+    index_->unpin(**entry, is_use_);
   }
   entries_.clear();
   index_ = nullptr;
+  is_use_ = true;
 }
 
 PrefixIndex::PrefixIndex(std::uint32_t block_tokens, bool enabled, EvictionPolicy policy)
@@ -149,6 +162,11 @@ bool PrefixIndex::extend(PrefixRef& ref, std::span<const TokenId> tokens, BlockL
   BATON_CHECK(static_cast<bool>(lease), "an entry needs a block");
   auto entry = std::make_unique<Entry>();
   entry->name = name;
+  entry->serial = recall_ ? recall_(parent == nullptr ? 0 : parent->serial, name, tokens) : 0;
+  entry->is_kept = entry->serial != 0;
+  if (!entry->is_kept) {
+    entry->serial = ++last_serial_;
+  }
   entry->parent = parent;
   entry->position = parent == nullptr ? 0 : parent->position + block_tokens_;
   entry->tokens.assign(tokens.begin(), tokens.end());
@@ -175,17 +193,35 @@ void PrefixIndex::pin(Entry& entry) {
   ++num_refs_;
 }
 
-void PrefixIndex::unpin(Entry& entry) {
+void PrefixIndex::unpin(Entry& entry, bool is_use) {
+  if (is_use) {
+    leaves_.touch(entry);
+    entry.idle_since = now_ ? now_() : TimePoint{};
+  }
   --num_refs_;
-  if (--entry.pins > 0) {
-    return;
+  if (--entry.pins == 0) {
+    ++num_unpinned_;
+    list_if_leaf(entry);
   }
-  ++num_unpinned_;
-  if (now_) {
-    entry.idle_since = now_();
+}
+
+PrefixRef PrefixIndex::pin_idle(std::uint32_t most, std::uint32_t longest) {
+  PrefixRef ref;
+  for (EvictionItem* const item : leaves_.next(most)) {
+    auto* entry = static_cast<Entry*>(item);
+    if (entry->is_kept || entry->position / block_tokens_ >= longest) {
+      continue;
+    }
+    ref.index_ = this;
+    ref.is_use_ = false;
+    for (; entry != nullptr; entry = entry->parent) {
+      pin(*entry);
+      ref.entries_.push_back(entry);
+    }
+    std::ranges::reverse(ref.entries_);
+    break;
   }
-  leaves_.touch(entry);
-  list_if_leaf(entry);
+  return ref;
 }
 
 void PrefixIndex::list_if_leaf(Entry& entry) {

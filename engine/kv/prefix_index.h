@@ -33,7 +33,9 @@ class PrefixRef {
  public:
   PrefixRef() = default;
   PrefixRef(PrefixRef&& other) noexcept
-      : index_(std::exchange(other.index_, nullptr)), entries_(std::move(other.entries_)) {
+      : index_(std::exchange(other.index_, nullptr)),
+        is_use_(std::exchange(other.is_use_, true)),
+        entries_(std::move(other.entries_)) {
     other.entries_.clear();
   }
   PrefixRef& operator=(PrefixRef&& other) noexcept;
@@ -43,12 +45,23 @@ class PrefixRef {
 
   std::uint32_t num_blocks() const { return static_cast<std::uint32_t>(entries_.size()); }
   BlockId block(std::uint32_t i) const;
+  // What a block holds. No other block of this process has the same serial, but for one with the
+  // same tokens and the same tokens before them.
+  struct Content {
+    std::uint64_t serial = 0;  // 0: no block
+    std::uint64_t name = 0;
+    std::span<const TokenId> tokens;
+  };
+  Content content(std::uint32_t i) const;
+  // A second tier has had a copy of the block since it was added.
+  void mark_kept(std::uint32_t i);
   void reset();
 
  private:
   friend class PrefixIndex;
   struct Entry;
   PrefixIndex* index_ = nullptr;  // outlives every ref; null when empty
+  bool is_use_ = true;            // dropping it makes the blocks recently used
   std::vector<Entry*> entries_;   // block 0, 1, … of the chain
 };
 
@@ -82,6 +95,14 @@ class PrefixIndex {
   // REQUIRES: enabled; the block's keys and values are complete.
   bool extend(PrefixRef& ref, std::span<const TokenId> tokens, BlockLease& lease);
 
+  // Of the `most` blocks next to be evicted pins the chain of the first that is not marked as kept,
+  // where it has at most `longest` blocks. This is no use: the order of eviction stays.
+  PrefixRef pin_idle(std::uint32_t most, std::uint32_t longest);
+  // Who knows the serial that a block had when it was here before, by the serial of the block
+  // before it, its name and its tokens; 0: unknown. Null: nobody.
+  using Recall =
+      std::function<std::uint64_t(std::uint64_t, std::uint64_t, std::span<const TokenId>)>;
+  void set_recall(Recall recall) { recall_ = std::move(recall); }
   // Frees up to `count` blocks; returns how many.
   std::uint32_t evict(std::uint32_t count);
   // Tells at each eviction how long the block had not been used, by the clock `now`. Null: nobody.
@@ -109,7 +130,7 @@ class PrefixIndex {
                 std::span<const TokenId> tokens,
                 std::uint64_t* collisions) const;
   void pin(Entry& entry);
-  void unpin(Entry& entry);
+  void unpin(Entry& entry, bool is_use);
   void list_if_leaf(Entry& entry);
   void erase(Entry& entry);
 
@@ -121,6 +142,8 @@ class PrefixIndex {
   std::uint32_t num_refs_ = 0;  // pins of all entries, for the destructor's check
   Stats stats_;
   PrefixJournal journal_;
+  Recall recall_;
+  std::uint64_t last_serial_ = 0;
   std::function<TimePoint()> now_;
   std::function<void(Duration)> on_evicted_;
 };

@@ -156,6 +156,23 @@ bool stays_on_this_host(const ClusterConfig& config) {
          std::ranges::all_of(config.decode.pool, is_here);
 }
 
+// Null where there is none; else `copier` runs, too.
+Result<std::unique_ptr<engine::FileTier>> make_tier(const ClusterConfig& config,
+                                                    const RoleInfo& info,
+                                                    engine::KvMemory& kv,
+                                                    Executor& control,
+                                                    std::optional<ControlThread>& copier) {
+  if (config.kv.file_tier.empty() || info.role != "prefill") {
+    return nullptr;
+  }
+  BATON_ASSIGN(
+      engine::TierFile file,
+      engine::TierFile::create(
+          config.kv.file_tier, config.kv.file_tier_mb, kv.layout().block_bytes_all_layers()));
+  copier.emplace("kv-copier");
+  return std::make_unique<engine::FileTier>(kv, control, copier->executor(), std::move(file));
+}
+
 Status serve(const Arguments& arguments, const RoleInfo& info) {
   BATON_ASSIGN(ClusterConfig loaded, load_config(arguments.config, arguments.overrides));
   if (loaded.transfer.network.empty() && loaded.transfer.transport != "rdma" &&
@@ -188,6 +205,9 @@ Status serve(const Arguments& arguments, const RoleInfo& info) {
   std::unique_ptr<Role> role;
   ControlThread control("control");
   ControlThread engine("engine");
+  std::optional<ControlThread> copier;
+  BATON_ASSIGN(const std::unique_ptr<engine::FileTier> tier,
+               make_tier(config, info, model->kv(), control.executor(), copier));
   TcpNetwork network(control.executor(), log);
   role = info.make(RoleDeps{.control = control.executor(),
                             .engine = engine.executor(),
@@ -202,7 +222,8 @@ Status serve(const Arguments& arguments, const RoleInfo& info) {
                             .metrics = metrics,
                             .log = log,
                             .random = random,
-                            .digest = model->digest()});
+                            .digest = model->digest(),
+                            .tier = tier.get()});
   Status started;
   std::optional<Ending> ending;
   control.run_and_wait([&] {
@@ -236,6 +257,9 @@ Status serve(const Arguments& arguments, const RoleInfo& info) {
   control.run_and_wait([&] { role->stop(); });
   admin.reset();
   engine.stop();
+  if (copier) {
+    copier->stop();
+  }
   model->transport().stop();
   control.run_and_wait([&] { ending.reset(); });
   control.stop();

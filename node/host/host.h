@@ -1,9 +1,9 @@
 // The process around one role: reads the command line and the configuration, loads the model,
 // starts the threads, runs until a signal, and takes everything down in order.
 //
-// Threads: control (all logic), engine (steps), the transport's reactor, the admin server's few;
-// main only waits. Exit status: 0 stopped by a signal; 1 could not start; 2 wrong arguments or
-// configuration.
+// Threads: control (all logic), engine (steps), the transport's reactor, the admin server's few, a
+// copier where kv.file_tier is set; main only waits. Exit status: 0 stopped by a signal; 1 could
+// not start; 2 wrong arguments or configuration.
 #pragma once
 
 #include <functional>

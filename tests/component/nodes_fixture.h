@@ -15,7 +15,7 @@ namespace baton::testing {
 
 class NodesFixture : public ::testing::Test {
  protected:
-  explicit NodesFixture(ClusterConfig config = {})
+  explicit NodesFixture(ClusterConfig config = default_config())
       : cluster_([this](const std::string& name,
                         KvArenaView arena) { return network_.make_transport(name, arena); },
                  model_,

@@ -25,7 +25,7 @@ ScriptedOptions model_of(const Shape& shape) {
 
 class NodesLayout : public ::testing::TestWithParam<Pair> {
  protected:
-  explicit NodesLayout(ClusterConfig config = {})
+  explicit NodesLayout(ClusterConfig config = default_config())
       : cluster_([this](const std::string& name,
                         KvArenaView arena) { return network_.make_transport(name, arena); },
                  model_,

@@ -15,7 +15,7 @@ using std::chrono::seconds;
 
 class NodesPull : public ::testing::Test {
  protected:
-  explicit NodesPull(ClusterConfig config = {})
+  explicit NodesPull(ClusterConfig config = default_config())
       : cluster_([this](const std::string& name,
                         KvArenaView arena) { return network_.make_transport(name, arena); },
                  model_,

@@ -160,7 +160,7 @@ def test_every_example_configuration_is_good():
 def test_help_everywhere():
     top = subprocess.run([BIN / "baton", "--help"], capture_output=True, text=True)
     assert top.returncode == 0
-    for command in ("up", "chat", "status", "drain", "pull", "check", "bench", "perplexity"):
+    for command in ("up", "chat", "status", "drain", "key", "pull", "check", "bench", "perplexity"):
         assert command in top.stdout
         done = subprocess.run([BIN / "baton", command, "--help"], capture_output=True, text=True)
         assert done.returncode == 0 and "Example" in done.stdout, command

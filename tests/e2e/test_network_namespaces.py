@@ -1,51 +1,11 @@
 """Prefill and decode on two "hosts": network namespaces joined by veth pairs and a bridge, where
 shared memory cannot be mistaken for the network."""
 import os
-import subprocess
-import uuid
 
 import harness
 import pytest
 from harness import Cluster
-
-
-def run(*command):
-    return subprocess.run(command, capture_output=True, text=True)
-
-
-class Hosts:
-    """Namespaces with addresses 10.77.N.1, .2, … on one bridge in a namespace of its own."""
-
-    def __init__(self, count):
-        tag = uuid.uuid4().hex[:5]
-        self.switch = f"baton-{tag}-s"
-        self.names = [f"baton-{tag}-{i}" for i in range(count)]
-        self.addresses = [f"10.77.{int(tag[:2], 16)}.{i + 1}" for i in range(count)]
-        self.tag = tag
-
-    def __enter__(self):
-        self.must("ip", "netns", "add", self.switch)
-        self.must("ip", "-n", self.switch, "link", "add", "br0", "type", "bridge")
-        self.must("ip", "-n", self.switch, "link", "set", "br0", "up")
-        for i, (name, address) in enumerate(zip(self.names, self.addresses)):
-            self.must("ip", "netns", "add", name)
-            self.must("ip", "-n", name, "link", "set", "lo", "up")
-            self.must("ip", "-n", self.switch, "link", "add", f"p{i}", "type", "veth", "peer", "name", "eth0",
-                      "netns", name)
-            self.must("ip", "-n", self.switch, "link", "set", f"p{i}", "master", "br0", "up")
-            self.must("ip", "-n", name, "addr", "add", f"{address}/24", "dev", "eth0")
-            self.must("ip", "-n", name, "link", "set", "eth0", "up")
-        return self
-
-    def must(self, *command):
-        done = run(*command)
-        if done.returncode != 0:
-            self.__exit__()
-            pytest.skip(f"no network namespaces here: {' '.join(command)}: {done.stderr.strip()}")
-
-    def __exit__(self, *_):
-        for name in (*self.names, self.switch):
-            run("ip", "netns", "del", name)
+from hosts import Hosts, run
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")

@@ -19,6 +19,10 @@ constexpr std::chrono::seconds kRealLimit{60};  // a hang ends the test, nothing
 
 }  // namespace
 
+ClusterConfig default_config() {
+  return {};
+}
+
 MiniNode::MiniNode(ManualExecutor& executor,
                    MemoryFabric& fabric,
                    const TransportMaker& make_transport,
@@ -52,6 +56,17 @@ MiniNode::MiniNode(ManualExecutor& executor,
     engine_ = std::make_unique<ControlThread>("engine");
     engine = &engine_->executor();
   }
+  if (!config_.kv.file_tier.empty() && role == "prefill") {
+    auto file = engine::TierFile::create(
+        config_.kv.file_tier, config_.kv.file_tier_mb, kv_->layout().block_bytes_all_layers());
+    BATON_CHECK(file.has_value(), "no file for a test's second tier");
+    Executor* copier = &gate_;
+    if (has_engine_thread) {
+      copier_ = std::make_unique<ControlThread>("copier");
+      copier = &copier_->executor();
+    }
+    tier_ = std::make_unique<engine::FileTier>(*kv_, gate_, *copier, std::move(*file));
+  }
   node::RoleDeps deps{
       .control = gate_,
       .engine = *engine,
@@ -72,7 +87,8 @@ MiniNode::MiniNode(ManualExecutor& executor,
       .metrics = metrics_,
       .log = log_,
       .random = seeded_random(incarnation),
-      .digest = transfer::DigestMode::All};
+      .digest = transfer::DigestMode::All,
+      .tier = tier_.get()};
   if (role == "decode") {
     role_ = std::make_unique<decode_node::DecodeNode>(std::move(deps));
   } else {
@@ -84,6 +100,9 @@ MiniNode::~MiniNode() {
   role_->stop();
   if (engine_ != nullptr) {
     engine_->stop();
+  }
+  if (copier_ != nullptr) {
+    copier_->stop();
   }
   transport_->stop();
   role_.reset();

@@ -30,6 +30,10 @@
 
 namespace baton::testing {
 
+// A configuration of defaults alone. Out of line: GCC 12 takes the members of one that it sees made
+// and dropped for uninitialised.
+ClusterConfig default_config();
+
 // Makes the data plane of the process `name`.
 using TransportMaker =
     std::function<std::unique_ptr<transfer::Transport>(const std::string& name, KvArenaView)>;
@@ -52,6 +56,7 @@ class MiniNode {
   ~MiniNode();
 
   engine::KvMemory& kv() { return *kv_; }
+  engine::FileTier& tier() { return *tier_; }  // where the configuration has one, on prefill nodes
   ScriptedRunner& runner() { return runner_; }
   transfer::Transport& transport() { return *transport_; }
   node::Role& role() { return *role_; }
@@ -78,6 +83,8 @@ class MiniNode {
   std::unique_ptr<Network> network_;
   GatedExecutor gate_;
   std::unique_ptr<ControlThread> engine_;  // null: steps run on the manual executor
+  std::unique_ptr<ControlThread> copier_;  // the file tier's, where steps have a thread
+  std::unique_ptr<engine::FileTier> tier_;
   std::unique_ptr<node::Role> role_;
 };
 
@@ -97,7 +104,9 @@ struct Answer {
 
 class MiniCluster {
  public:
-  MiniCluster(TransportMaker make_transport, ScriptedOptions model, ClusterConfig config = {});
+  MiniCluster(TransportMaker make_transport,
+              ScriptedOptions model,
+              ClusterConfig config = default_config());
   MiniCluster(const MiniCluster&) = delete;
   MiniCluster& operator=(const MiniCluster&) = delete;
   ~MiniCluster();

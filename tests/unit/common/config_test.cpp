@@ -146,7 +146,8 @@ TEST(Config, RefusesWithPlaceAndReason) {
       {"gateway:\n  tls:\n    key: k.pem\n",
        "c.yaml:5: gateway.tls: certificate and key belong together; one of them is missing"},
       {"gateway:\n  tiers:\n    default: {share_percent: 30}\n    flex: {share_percnt: 3}\n",
-       "c.yaml:6: unknown key 'share_percnt' in 'gateway.tiers.flex'; did you mean 'share_percent'?"},
+       "c.yaml:6: unknown key 'share_percnt' in 'gateway.tiers.flex'; did you mean "
+       "'share_percent'?"},
       {"gateway:\n  listen: 127.0.0.1:7\n  control_listen: 127.0.0.1:7\n",
        "c.yaml:5: gateway.control_listen: 127.0.0.1:7 is the address of gateway.listen, too"},
       {"prefill:\n  pool:\n    - name: a\n      control_listen: h:1\n    - name: b\n"
@@ -170,6 +171,9 @@ TEST(Config, RefusesWithPlaceAndReason) {
        "c.yaml:4: decode.local_prefill_max_tokens: 0 needs at least one node in prefill.pool; "
        "nothing could compute prompts"},
       {"kv:\n  block_tokens: 40\n", "c.yaml:4: kv.block_tokens: must be a multiple of 16, got 40"},
+      {"kv:\n  file_tier: /tmp\n  prefix_cache: false\n",
+       "c.yaml:4: kv.file_tier: needs kv.prefix_cache: true; it keeps what falls out of that "
+       "cache"},
       {"prefill:\n  chunk_tokens: 2000\n  step_tokens: 1000\n",
        "c.yaml:5: prefill.step_tokens: 1000 is below chunk_tokens, 2000"},
       {"kv: {}\nkv: {}\n", "c.yaml:4: key 'kv' is given twice"},
@@ -198,6 +202,31 @@ TEST(Config, RefusesMissingToken) {
             "c.yaml:1: expected a map of sections, got a list\nc");
   EXPECT_EQ(parse_config("cluster: {token: t, suspect_after: 6}", "c.yaml", {}).error().message,
             "c.yaml:1: cluster.dead_after: must be above suspect_after");
+}
+
+TEST(Config, TheTokenMayStandInAFile) {
+  const std::string path = ::testing::TempDir() + "baton_token";
+  std::ofstream(path) << "  hush hush \nmore\n";
+  const std::string set = "cluster.token_file=" + path;
+  const auto config = parse_config("", "c.yaml", {set});
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_EQ(config->cluster.token, "hush hush");
+  EXPECT_EQ(parse_config(kMinimal, "c.yaml", {set}).error().message,
+            "c.yaml:2: cluster.token: there is cluster.token_file, too; keep one");
+  EXPECT_EQ(parse_config("", "c.yaml", {"cluster.token_file=/nowhere/token"}).error().message,
+            "--set cluster.token_file: cluster.token_file: cannot read a line from /nowhere/token");
+  std::ofstream(path) << "\n";
+  EXPECT_EQ(
+      parse_config("", "c.yaml", {set}).error().message,
+      "--set cluster.token_file: cluster.token_file: the first line of " + path + " is empty");
+}
+
+TEST(Config, ObjectivesHaveATargetForEachTier) {
+  const auto config =
+      parse_config(kMinimal + "slo:\n  tiers:\n    flex: {itl_ms: 750}\n", "c.yaml", {});
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_EQ(config->slo.tiers[2].itl, std::chrono::milliseconds(750));
+  EXPECT_EQ(config->slo.tiers[1].itl, std::chrono::milliseconds(100));
 }
 
 TEST(Config, RefusesWrongOverrides) {

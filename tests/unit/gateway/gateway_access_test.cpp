@@ -44,6 +44,26 @@ TEST_F(GatewayAccess, NoAnswerWithoutAKey) {
   EXPECT_EQ(ask(completion()).status, 200);
 }
 
+// Who has no key is told so before the body, which may be large, is read.
+TEST_F(GatewayAccess, TheBodyOfAStrangerIsNotRead) {
+  start_pair();
+  const auto head = [](const std::string& key) {
+    return "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n" + key +
+           "Expect: 100-continue\r\nContent-Length: 30000000\r\n\r\n";
+  };
+  RawHttpClient stranger(gateway->http_address());
+  stranger.send(head("Authorization: Bearer nonsense\r\n"));
+  const RawReply reply = stranger.read_reply();
+  EXPECT_EQ(reply.status, 401);
+  EXPECT_EQ(at(reply.body, "/error/code"), "invalid_api_key");
+  EXPECT_EQ(reply.header("access-control-allow-origin"), "*");
+  EXPECT_EQ(reply.header("connection"), "close");
+  EXPECT_TRUE(stranger.wait_closed());
+  RawHttpClient known(gateway->http_address());
+  known.send(head(kBearer));
+  EXPECT_TRUE(known.wait_for("HTTP/1.1 100 Continue\r\n\r\n"));
+}
+
 TEST_F(GatewayAccess, PreflightAndHealthNeedNoKey) {
   start_pair();
   const RawReply preflight = http_call(gateway->http_address(),

@@ -158,6 +158,24 @@ TEST_F(Limits, FindsKeysByTheirHash) {
   EXPECT_EQ(ring.find(entry("a", "key-a").sha256), nullptr) << "the hash is no key";
 }
 
+TEST_F(Limits, WhatAKeyHasUsedIsCountedByItsName) {
+  Metrics metrics;
+  KeyRing ring([this] { return executor.now(); }, &metrics);
+  ApiKeyEntry limited = entry("team", "key-a");
+  limited.parallel = 1;
+  ring.set({limited});
+  const auto key = ring.find("key-a");
+  {
+    const auto lease = *LimitLease::begin(key->limits);
+    lease->use(12);
+    EXPECT_FALSE(LimitLease::begin(key->limits));
+  }
+  const std::string text = metrics.to_text();
+  EXPECT_THAT(text, HasSubstr("baton_key_requests_total{key=\"team\"} 2"));
+  EXPECT_THAT(text, HasSubstr("baton_key_refused_total{key=\"team\"} 1"));
+  EXPECT_THAT(text, HasSubstr("baton_key_tokens_total{key=\"team\"} 12"));
+}
+
 TEST_F(Limits, AKeyThatStaysKeepsWhatItHasUsed) {
   KeyRing ring([this] { return executor.now(); });
   ApiKeyEntry limited = entry("a", "key-a");

@@ -1,0 +1,74 @@
+// What operators see of requests: histogram edges at the targets, whom a queue waits for, and the
+// list of ended requests.
+#include "gateway/probe.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "gateway/dashboard/ended_requests.h"
+#include "gateway/waiting_on.h"
+
+namespace baton::gateway {
+namespace {
+
+using std::chrono::milliseconds;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+TEST(Probe, TargetsAreEdgesOfTheHistograms) {
+  SloSection slo;
+  slo.prefill = milliseconds(1234);
+  slo.tiers[1].ttft = milliseconds(2500);  // an edge already
+  slo.tiers[1].itl = milliseconds(37);
+  Metrics metrics;
+  const Probe probe(metrics, slo);
+  probe.prefill.observe(1.0);
+  const std::string text = metrics.to_text();
+  EXPECT_THAT(text,
+              HasSubstr(R"(baton_request_phase_seconds_bucket{phase="prefill",le="1.234"} 1)"));
+  EXPECT_THAT(
+      text, HasSubstr(R"(baton_inter_token_latency_seconds_bucket{tier="default",le="0.037"} 0)"));
+  const std::string edge = R"(baton_time_to_first_token_seconds_bucket{tier="default",le="2.5"} 0)";
+  ASSERT_THAT(text, HasSubstr(edge));
+  EXPECT_THAT(text.substr(text.find(edge) + 1), Not(HasSubstr(edge))) << "the edge stands twice";
+}
+
+NodeView node(NodeRole role, std::uint32_t credits) {
+  NodeView view;
+  view.role = role;
+  view.credits_left = credits;
+  return view;
+}
+
+TEST(WaitingOn, PrefillIsFullWhenNoneOfItsNodesTakesMore) {
+  using Nodes = std::vector<NodeView>;
+  EXPECT_EQ(who_is_full(Nodes{node(NodeRole::Prefill, 0), node(NodeRole::Decode, 0)}),
+            WaitingOn::Prefill);
+  EXPECT_EQ(who_is_full(Nodes{node(NodeRole::Prefill, 0), node(NodeRole::Prefill, 1)}),
+            WaitingOn::Decode);
+  EXPECT_EQ(who_is_full(Nodes{node(NodeRole::Decode, 0)}), WaitingOn::Decode);
+  NodeView draining = node(NodeRole::Prefill, 3);
+  draining.is_draining = true;
+  EXPECT_EQ(who_is_full(Nodes{draining}), WaitingOn::Prefill);
+}
+
+TEST(EndedRequests, KeepsTheLastOnesTheLatestFirst) {
+  EndedRequests ended;
+  EXPECT_EQ(ended.to_json(), "[]");
+  for (std::uint64_t id = 1; id <= 100; ++id) {
+    EndedRequest request;
+    request.id = RequestId(id);
+    request.model = "a\"b";
+    request.tier = "default";
+    request.how = "finished";
+    ended.add(std::move(request));
+  }
+  const std::string json = ended.to_json();
+  EXPECT_THAT(json, HasSubstr(R"([{"model":"a\"b")"));
+  EXPECT_LT(json.find("0000000000000064"), json.find("0000000000000063"));
+  EXPECT_THAT(json, HasSubstr(R"("id":"0000000000000025")"));       // 37
+  EXPECT_THAT(json, Not(HasSubstr(R"("id":"0000000000000024")")));  // 36
+}
+
+}  // namespace
+}  // namespace baton::gateway
