@@ -24,13 +24,18 @@ constexpr auto kWords = std::to_array<std::string_view>(
 
 }  // namespace
 
-std::string chat_body(std::size_t bytes, std::uint64_t number, unsigned max_tokens) {
+std::string chat_body(std::size_t bytes,
+                      std::uint64_t number,
+                      unsigned max_tokens,
+                      std::string_view tier) {
   constexpr std::string_view kEnd = "\"}]}";
   std::string body = fmt::format(
-      "{{\"model\":\"bench\",\"stream\":true,\"max_tokens\":{},\"temperature\":0.7,\"messages\":["
+      "{{\"model\":\"bench\",\"stream\":true,\"max_tokens\":{},\"temperature\":0.7,"
+      "\"service_tier\":\"{}\",\"messages\":["
       "{{\"role\":\"system\",\"content\":\"You are a helpful assistant.\"}},"
       "{{\"role\":\"user\",\"content\":\"{:016x} ",
       max_tokens,
+      tier,
       number * 0x9e3779b97f4a7c15ULL);
   const RandomSource random = seeded_random(number);
   while (body.size() + kEnd.size() < bytes) {

@@ -23,7 +23,7 @@ namespace baton::bench {
 struct GatewayBenchOptions {
   RigOptions rig;
   double seconds = 8;  // of each pass of requests
-  double small_rate = 400;
+  double small_rate = 1000;
   double large_rate = 20;
   std::vector<unsigned> streams{2000, 8000};
   unsigned stream_seconds = 8;    // all streams open at a token a second each
@@ -87,6 +87,14 @@ struct SoakRow {
   double slope_kib_per_min = 0;  // least squares over what follows the warm-up
 };
 
+// Of one service tier under overload; all tiers ask for as much.
+struct TierRow {
+  std::string name;
+  std::size_t answered = 0;
+  std::size_t refused = 0;
+  Spread first;  // time to first token
+};
+
 struct OverloadRow {
   double capacity = 0;       // answers a second, nodes busy and nothing in excess
   double offered = 0;        // requests a second
@@ -99,6 +107,7 @@ struct OverloadRow {
   std::size_t refused_without_hint = 0;  // 429 without Retry-After
   std::size_t other = 0;                 // neither answered nor 429
   Spread refusal;                        // time to a 429
+  std::vector<TierRow> tiers;
 };
 
 struct GatewayBenchReport {

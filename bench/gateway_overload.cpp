@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 
 #include "bench/chat_bodies.h"
 #include "bench/gateway_bench.h"
 #include "bench/scripted_nodes.h"
 #include "common/base/random.h"
+#include "common/config/gateway_section.h"
 
 namespace baton::bench {
 namespace {
@@ -74,15 +76,17 @@ Result<OverloadRow> measure_overload(const GatewayBenchOptions& options) {
     row.unloaded = spread_of(std::move(first));
   }
   RigOptions bounded = options.rig;
-  bounded.set.push_back(fmt::format("gateway.tiers.default.ttft_target_ms={}",
-                                    static_cast<unsigned>(kTargetSeconds * 1000)));
+  for (const std::string_view tier : kTierNames) {
+    bounded.set.push_back(fmt::format(
+        "gateway.tiers.{}.ttft_target_ms={}", tier, static_cast<unsigned>(kTargetSeconds * 1000)));
+  }
   BATON_ASSIGN(const auto rig, GatewayRig::start(bounded, kPace));
   LoadClient client(rig->api(), std::string(kAnswerMark));
   row.offered = row.capacity * kExcess;
   const double seconds = std::max<double>(options.overload_seconds, kRampSeconds + 1);
   const Nanoseconds begin = now_ns();
-  BATON_TRY(client.open_loop(row.offered, seconds, kPatience, random, [&](std::uint64_t) {
-    return chat_post(rig->api(), chat_body(kBody, ++number, kTokens));
+  BATON_TRY(client.open_loop(row.offered, seconds, kPatience, random, [&](std::uint64_t tag) {
+    return chat_post(rig->api(), chat_body(kBody, ++number, kTokens, kTierNames[tag % kNumTiers]));
   }));
   client.give_up();
   const auto answers = client.take_answers();
@@ -91,17 +95,27 @@ Result<OverloadRow> measure_overload(const GatewayBenchOptions& options) {
       row.capacity;
   std::vector<double> first;
   std::vector<double> refusals;
+  std::array<std::vector<double>, kNumTiers> first_of;
+  for (const std::string_view tier : kTierNames) {
+    row.tiers.push_back({.name = std::string(tier)});
+  }
   for (const LoadAnswer& answer : answers) {
     if (answer.status == 200 && answer.is_whole && answer.marks == kTokens) {
       ++row.answered;
       first.push_back(first_us(answer));
+      ++row.tiers[answer.tag % kNumTiers].answered;
+      first_of[answer.tag % kNumTiers].push_back(first_us(answer));
     } else if (answer.status == 429) {
       ++row.refused;
+      ++row.tiers[answer.tag % kNumTiers].refused;
       row.refused_without_hint += answer.has_retry_after ? 0 : 1;
       refusals.push_back(first_us(answer));
     } else {
       ++row.other;
     }
+  }
+  for (std::size_t tier = 0; tier < kNumTiers; ++tier) {
+    row.tiers[tier].first = spread_of(std::move(first_of[tier]));
   }
   row.accepted = spread_of(std::move(first));
   row.refusal = spread_of(std::move(refusals));

@@ -17,6 +17,12 @@ std::string spread_json(const Spread& spread) {
                      spread.worst);
 }
 
+// Of all answers.
+double share_of(const TierRow& tier, const OverloadRow& row) {
+  return row.answered == 0 ? 0
+                           : static_cast<double>(tier.answered) / static_cast<double>(row.answered);
+}
+
 std::string request_json(const RequestRow& row) {
   return fmt::format(
       "{{\"body_bytes\":{},\"rate\":{:.0f},\"requests\":{},\"failed\":{},\"added_p50_us\":{:.1f},"
@@ -83,11 +89,27 @@ std::string soak_json(const SoakRow& row) {
       row.slope_kib_per_min);
 }
 
+std::string tiers_json(const OverloadRow& row) {
+  std::string out = "[";
+  for (const TierRow& tier : row.tiers) {
+    out += fmt::format(
+        "{}{{\"tier\":\"{}\",\"answered\":{},\"share\":{:.3f},\"refused_429\":{},"
+        "\"ttft\":{}}}",
+        out.size() > 1 ? "," : "",
+        tier.name,
+        tier.answered,
+        share_of(tier, row),
+        tier.refused,
+        spread_json(tier.first));
+  }
+  return out + "]";
+}
+
 std::string overload_json(const OverloadRow& row) {
   return fmt::format(
       "{{\"capacity\":{:.1f},\"offered\":{:.1f},\"goodput_share\":{:.3f},\"target_us\":{:.0f},"
       "\"unloaded_ttft\":{},\"accepted_ttft\":{},\"answered\":{},\"refused_429\":{},"
-      "\"without_retry_after\":{},\"other\":{},\"refusal\":{}}}",
+      "\"without_retry_after\":{},\"other\":{},\"refusal\":{},\"tiers\":{}}}",
       row.capacity,
       row.offered,
       row.goodput_share,
@@ -98,7 +120,8 @@ std::string overload_json(const OverloadRow& row) {
       row.refused,
       row.refused_without_hint,
       row.other,
-      spread_json(row.refusal));
+      spread_json(row.refusal),
+      tiers_json(row));
 }
 
 void add_request_text(std::string& out, const RequestRow& row) {
@@ -220,6 +243,16 @@ std::string to_text(const GatewayBenchReport& report) {
         row.refusal.p99 / 1e3,
         row.refused_without_hint,
         row.other);
+    for (const TierRow& tier : row.tiers) {
+      fmt::format_to(to,
+                     "  {:<20} {:.1f} % of the answers, first token p50 {:.0f} ms, p99 {:.0f} ms, "
+                     "refused {}\n",
+                     tier.name,
+                     share_of(tier, row) * 100,
+                     tier.first.p50 / 1e3,
+                     tier.first.p99 / 1e3,
+                     tier.refused);
+    }
   }
   return out;
 }

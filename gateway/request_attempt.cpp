@@ -1,8 +1,10 @@
 // One attempt: Reserve, Prefill, and the tokens that both nodes send for it.
 #include <algorithm>
+#include <utility>
 
 #include "common/base/check.h"
 #include "common/wire/convert.h"
+#include "common/wire/packed_prompt.h"
 #include "gateway/request_tracker.h"
 
 namespace baton::gateway {
@@ -40,7 +42,11 @@ void RequestTracker::reserve(Tracked& tracked, const Route& route) {
       std::chrono::duration_cast<std::chrono::milliseconds>(tracked.deadline - executor_.now()));
   wire::Frame frame;
   wire::Reserve& body = *frame.mutable_reserve();
-  *body.mutable_request() = to_wire(tracked.request);
+  std::string packed = pack_tokens(tracked.request.prompt);
+  if (!route.is_local()) {
+    tracked.packed_prompt = packed;
+  }
+  *body.mutable_request() = to_wire_packed(tracked.request, std::move(packed));
   body.set_local(route.is_local());
   body.set_reserve_full(tracked.preemptions >= kPreemptionsBeforeFull);
   decode->channel->call(std::move(frame),
@@ -146,7 +152,8 @@ void RequestTracker::prefill(Tracked& tracked, const wire::KvGrant& grant) {
   BATON_CHECK(node != nullptr, "a request whose prefill node is gone has been ended");
   wire::Frame frame;
   wire::Prefill& body = *frame.mutable_prefill();
-  *body.mutable_request() = to_wire(tracked.request);
+  *body.mutable_request() =
+      to_wire_packed(tracked.request, std::exchange(tracked.packed_prompt, {}));
   *body.mutable_grant() = grant;
   node->channel->call(std::move(frame),
                       options_.call_timeout,

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "common/exec/executor.h"
@@ -56,6 +57,7 @@ struct TrackedRequest {
   TimePoint last_token;    // a failover's gap is part of the time between tokens
 
   // Of this attempt.
+  std::string packed_prompt;  // between Reserve and Prefill
   Route route;
   bool holds_credit = false;
   std::uint64_t tokens_booked = 0;  // with the credit

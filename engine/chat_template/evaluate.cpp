@@ -65,9 +65,9 @@ Result<Value> Interpreter::compute(const Node& node, Scope& scope) {
       return unary_operator(node.kind == NodeKind::Negate, inner);
     }
     case NodeKind::Binary: {
-      BATON_ASSIGN(const Value left, evaluate(*node.kids[0], scope));
+      BATON_ASSIGN(Value left, evaluate(*node.kids[0], scope));
       BATON_ASSIGN(const Value right, evaluate(*node.kids[1], scope));
-      return binary_operator(*this, node.name, left, right);
+      return binary_operator(*this, node.name, std::move(left), right);
     }
     case NodeKind::Concat:
       return concat(node, scope);

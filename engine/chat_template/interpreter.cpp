@@ -78,7 +78,8 @@ Result<Interpreter::Flow> Interpreter::execute(const Node& node, Scope& scope) {
 }
 
 Status Interpreter::print(const Value& value) {
-  const Text text = value.str();
+  const Text made = value.text() == nullptr ? value.str() : Text();
+  const Text& text = value.text() == nullptr ? made : *value.text();
   BATON_TRY(charge_text(text.size()));
   if (out_->size() + text.size() > kMaxTextBytes) {
     return template_error("the output is too large");

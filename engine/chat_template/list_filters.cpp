@@ -242,7 +242,7 @@ Result<Value> sum(Interpreter& interpreter, const Value& input, const Arguments&
     if (path != nullptr && !path->is_none()) {
       BATON_ASSIGN(part, follow_path(interpreter, item, *path));
     }
-    BATON_ASSIGN(total, binary_operator(interpreter, "+", total, part));
+    BATON_ASSIGN(total, binary_operator(interpreter, "+", std::move(total), part));
   }
   return total;
 }

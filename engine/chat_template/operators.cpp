@@ -193,7 +193,7 @@ Result<Value> unary_operator(bool negate, const Value& value) {
 
 Result<Value> binary_operator(Interpreter& interpreter,
                               std::string_view op,
-                              const Value& left,
+                              Value left,
                               const Value& right) {
   if (op == "%" && left.text() != nullptr) {
     const List* list = right.list();
@@ -215,7 +215,7 @@ Result<Value> binary_operator(Interpreter& interpreter,
   }
   if (op == "+" && left.text() != nullptr && right.text() != nullptr) {
     BATON_TRY(interpreter.charge_text(left.text()->size() + right.text()->size()));
-    Text out = *left.text();
+    Text out = std::move(left).take_text();  // a long text that grows is not copied each time
     out.append(*right.text());
     return Value(std::move(out));
   }

@@ -13,7 +13,7 @@ Result<Value> unary_operator(bool negate, const Value& value);
 // + - * / // % **
 Result<Value> binary_operator(Interpreter& interpreter,
                               std::string_view op,
-                              const Value& left,
+                              Value left,
                               const Value& right);
 // == != < <= > >= in, not in
 Result<bool> compare_operator(Interpreter& interpreter,

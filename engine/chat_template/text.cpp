@@ -12,6 +12,10 @@ void Text::append(std::string_view bytes, bool foreign) {
   if (bytes.empty()) {
     return;
   }
+  // A long text mostly gets a short end behind it: with room for that it is copied once.
+  if (const std::size_t needed = bytes_.size() + bytes.size(); needed > bytes_.capacity()) {
+    bytes_.reserve(needed + needed / 8);
+  }
   bytes_.append(bytes);
   if (!runs_.empty() && runs_.back().foreign == foreign) {
     runs_.back().end = bytes_.size();

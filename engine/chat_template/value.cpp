@@ -209,7 +209,16 @@ const Value* Dict::find(const Value& key) const {
 }
 
 const Value* Dict::find(std::string_view key) const {
-  return find(Value::own(std::string(key)));
+  if (entries_.size() > kLinear) {
+    const auto found = by_text_.find(std::string(key));
+    return found == by_text_.end() ? nullptr : &entries_[found->second].second;
+  }
+  for (const auto& [name, value] : entries_) {
+    if (name.text() != nullptr && name.text()->view() == key) {
+      return &value;
+    }
+  }
+  return nullptr;
 }
 
 Status Dict::set(Value key, Value value) {
@@ -283,7 +292,7 @@ Result<Value> make_list(std::vector<Value> items, bool tuple) {
 Result<Value> freeze(Value value) {
   if (const List* list = value.list()) {
     if (list->frozen) {
-      return value;
+      return Result<Value>(std::move(value));  // GCC 12 would copy a long text
     }
     auto copy = std::make_shared<List>(*list);
     copy->frozen = true;
@@ -291,7 +300,7 @@ Result<Value> freeze(Value value) {
   }
   if (const Dict* dict = value.dict(); dict != nullptr && !dict->is_namespace) {
     if (dict->frozen) {
-      return value;
+      return Result<Value>(std::move(value));
     }
     auto copy = std::make_shared<Dict>(*dict);
     copy->frozen = true;
@@ -301,7 +310,7 @@ Result<Value> freeze(Value value) {
       value.as<std::shared_ptr<const Callable>>() != nullptr) {
     return template_error(fmt::format("a {} cannot be put into a list or dict", value.type_name()));
   }
-  return value;
+  return Result<Value>(std::move(value));
 }
 
 bool equal(const Value& left, const Value& right) {

@@ -68,6 +68,8 @@ class Value {
     return std::get_if<T>(&held_);
   }
   const Text* text() const { return std::get_if<Text>(&held_); }
+  // REQUIRES: text().
+  Text take_text() && { return std::move(std::get<Text>(held_)); }
   List* list() const;
   Dict* dict() const;
   bool is_undefined() const { return std::holds_alternative<Undefined>(held_); }

@@ -23,6 +23,30 @@ class BlockTable {
   std::uint64_t find(std::uint64_t hash) const;
   // 0 removes it.
   void set(std::uint64_t hash, std::uint64_t value);
+  // Puts `change(value)` in the place of a value (0: not there) and gives it; looks once where
+  // `find` and `set` would look twice.
+  template <class Change>
+  std::uint64_t update(std::uint64_t hash, Change change) {
+    const std::uint64_t mixed = mix(hash);
+    Segment& segment = segment_of(mixed);
+    if (segment.used > 0) {
+      const std::size_t at = place(segment, mixed, hash);
+      if (std::uint64_t& held = segment.entries[at].value; held != 0) {
+        const std::uint64_t value = change(held);
+        if (value == 0) {
+          erase(segment, at);
+        } else {
+          held = value;
+        }
+        return value;
+      }
+    }
+    const std::uint64_t value = change(std::uint64_t{0});
+    if (value != 0) {
+      set(hash, value);
+    }
+    return value;
+  }
   // Leaves of each value in a segment only the bits of `mask`.
   void keep(std::size_t segment, std::uint64_t mask);
 

@@ -60,12 +60,9 @@ void PrefixMap::remove(Slot slot, std::span<const std::uint64_t> hashes) {
 }
 
 void PrefixMap::expect(Slot slot, std::uint64_t hash, bool expected) {
-  Group& group = group_of(slot);
-  const std::uint64_t before = group.expected.find(hash);
-  const std::uint64_t after = expected ? before | bit_of(slot) : before & ~bit_of(slot);
-  if (after != before) {
-    group.expected.set(hash, after);
-  }
+  group_of(slot).expected.update(hash, [bit = bit_of(slot), expected](std::uint64_t nodes) {
+    return expected ? nodes | bit : nodes & ~bit;
+  });
 }
 
 void PrefixMap::match(std::span<const std::uint64_t> chain,

@@ -23,7 +23,7 @@ SentBlocks::Ticket SentBlocks::sent(std::vector<Part> computed, std::vector<Part
 void SentBlocks::expect(const std::vector<Part>& parts) {
   for (const Part& part : parts) {
     for (const std::uint64_t hash : part.hashes) {
-      counts_.set(key(part.slot, hash), counts_.find(key(part.slot, hash)) + 1);
+      counts_.update(key(part.slot, hash), [](std::uint64_t count) { return count + 1; });
       map_.expect(part.slot, hash, true);
     }
   }
@@ -46,8 +46,8 @@ void SentBlocks::expire(TimePoint now) {
   for (; !leaving_.empty() && leaving_.front().at <= now; leaving_.pop_front()) {
     for (const Part& part : leaving_.front().parts) {
       for (const std::uint64_t hash : part.hashes) {
-        const std::uint64_t left = counts_.find(key(part.slot, hash)) - 1;
-        counts_.set(key(part.slot, hash), left);
+        const std::uint64_t left =
+            counts_.update(key(part.slot, hash), [](std::uint64_t count) { return count - 1; });
         if (left == 0) {
           map_.expect(part.slot, hash, false);
         }

@@ -403,6 +403,9 @@ struct Avx2 {
   BATON_OP void prefetch(const void* p) {
     _mm_prefetch(reinterpret_cast<const char*>(p), _MM_HINT_T0);
   }
+  BATON_OP void prefetch_far(const void* p) {
+    _mm_prefetch(reinterpret_cast<const char*>(p), _MM_HINT_T1);
+  }
 
  private:
   BATON_OP __m128i load128(const void* p) {

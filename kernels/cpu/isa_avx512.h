@@ -243,6 +243,9 @@ struct Avx512 {
   BATON_OP void prefetch(const void* p) {
     _mm_prefetch(reinterpret_cast<const char*>(p), _MM_HINT_T0);
   }
+  BATON_OP void prefetch_far(const void* p) {
+    _mm_prefetch(reinterpret_cast<const char*>(p), _MM_HINT_T1);
+  }
 
  private:
   BATON_OP M first(std::size_t n) {

@@ -340,6 +340,7 @@ struct Scalar {
     return x.v[0];
   }
   BATON_OP void prefetch(const void*) {}
+  BATON_OP void prefetch_far(const void*) {}
 };
 
 }  // namespace

@@ -150,6 +150,13 @@ template <class T, bool kScales>
   return out;
 }
 
+// 16 tokens' stored scales, for the codes that are multiplied.
+template <class Isa, KvCode kCode>
+[[gnu::always_inline]] inline typename Isa::F stored_scale(const float* scales) {
+  const typename Isa::F scale = Isa::load(scales);
+  return kCode == KvCode::F8 ? Isa::mul(scale, Isa::set1(0.125F)) : scale;
+}
+
 // What follows in the last, partly filled vector of a row is zero.
 template <class T>
 [[gnu::always_inline]] inline const T* padded(const T* p, std::size_t n, T (&copy)[kLanes]) {
@@ -159,11 +166,22 @@ template <class T>
   return copy;
 }
 
+// Fetches what two rows of 16 elements take of the bytes that are staged a block later. One by one,
+// and no nearer than the second-level cache: the first one tracks too few lines to hide memory.
+template <class Isa, class T>
+[[gnu::always_inline]] inline const std::byte* fetch_two_rows(const std::byte* ahead) {
+  for (std::size_t at = 0; at < 2 * kLanes * sizeof(T); at += 64) {
+    Isa::prefetch_far(ahead + at);
+  }
+  return ahead + 2 * kLanes * sizeof(T);
+}
+
 // 16 positions' keys. out: [pair][16]
 template <class Isa, KvCode kCode>
 void stage_keys(const Granule<typename KvElement<Isa, kCode>::T>& from,
                 std::size_t tokens,
                 std::size_t head_dim,
+                const std::byte* ahead,
                 std::int32_t* out,
                 float* scales) {
   using Element = KvElement<Isa, kCode>;
@@ -171,11 +189,7 @@ void stage_keys(const Granule<typename KvElement<Isa, kCode>::T>& from,
   using F = typename Isa::F;
   [[maybe_unused]] F factor = Isa::set1(kE4m3Step);
   if constexpr (has_scales(kCode)) {
-    F scale = Isa::load(from.key_scales);
-    if constexpr (kCode == KvCode::F8) {
-      scale = Isa::mul(scale, Isa::set1(0.125F));
-    }
-    Isa::store(scales, scale);
+    Isa::store(scales, stored_scale<Isa, kCode>(from.key_scales));
   } else {
     typename Element::Top top = Element::no_top();
     const T* keys = from.keys;
@@ -189,6 +203,7 @@ void stage_keys(const Granule<typename KvElement<Isa, kCode>::T>& from,
   const T* keys = from.keys;
   const T zeros[kLanes] = {};
   for (std::size_t d = 0; d < head_dim; d += 2, keys += 2 * tokens, out += kLanes) {
+    ahead = fetch_two_rows<Isa, T>(ahead);
     const T* odd = d + 1 < head_dim ? keys + tokens : zeros;
     if constexpr (is_whole(kCode)) {
       Isa::istore(out, Element::pairs(keys, odd));
@@ -200,12 +215,13 @@ void stage_keys(const Granule<typename KvElement<Isa, kCode>::T>& from,
   }
 }
 
-// 16 positions' values, the first of them at the chunk's pair `pair`.
+// 16 positions' values. out: eight pairs of each 16 dimensions, `step` from those to the next.
 template <class Isa, KvCode kCode>
 void stage_values(const Granule<typename KvElement<Isa, kCode>::T>& from,
                   std::size_t head_dim,
-                  std::size_t pair,
+                  const std::byte* ahead,
                   std::int32_t* out,
+                  std::size_t step,
                   float* scales) {
   using Element = KvElement<Isa, kCode>;
   using T = typename Element::T;
@@ -213,11 +229,7 @@ void stage_values(const Granule<typename KvElement<Isa, kCode>::T>& from,
   T copies[2][kLanes];
   float factors[kLanes];
   if constexpr (has_scales(kCode)) {
-    F scale = Isa::load(from.value_scales);
-    if constexpr (kCode == KvCode::F8) {
-      scale = Isa::mul(scale, Isa::set1(0.125F));
-    }
-    Isa::store(scales, scale);
+    Isa::store(scales, stored_scale<Isa, kCode>(from.value_scales));
   } else {
     float tops[kLanes];
     const T* values = from.values;
@@ -245,8 +257,9 @@ void stage_values(const Granule<typename KvElement<Isa, kCode>::T>& from,
       even_factor = Isa::set1(factors[t]);
       odd_factor = Isa::set1(factors[t + 1]);
     }
-    std::int32_t* to = out + (pair + t / 2) * kLanes;
-    for (std::size_t d = 0; d < head_dim; d += kLanes, to += kChunkPairs * kLanes) {
+    std::int32_t* to = out + t / 2 * kLanes;
+    for (std::size_t d = 0; d < head_dim; d += kLanes, to += step) {
+      ahead = fetch_two_rows<Isa, T>(ahead);
       const T* a = even + d;
       const T* b = odd + d;
       if (head_dim - d < kLanes) {
@@ -264,8 +277,23 @@ void stage_values(const Granule<typename KvElement<Isa, kCode>::T>& from,
   }
 }
 
-// Positions [first, end) of a chunk, both multiples of 16. Fetches the next block's bytes while it
-// works on a block: they lie elsewhere, and too short for the hardware to foresee.
+enum class Half : std::uint8_t { Keys, Values };
+
+// The share of a block's keys or values that 16 positions fetch: keys interleave a block's
+// positions.
+template <class T, bool kScales>
+[[gnu::always_inline]] inline const std::byte* share(const AttentionJob& job,
+                                                     Half half,
+                                                     std::size_t position) {
+  const Granule<T> at = granule<T, kScales>(job, position);
+  if (half == Half::Values) {
+    return reinterpret_cast<const std::byte*>(at.values);
+  }
+  const std::size_t in_block = position % job.block_tokens;
+  return reinterpret_cast<const std::byte*>(at.keys - in_block + in_block * job.head_dim);
+}
+
+// Positions [first, end) of a chunk, both multiples of 16, to their places in a whole chunk.
 template <class Isa, KvCode kCode>
 void stage_of(const AttentionJob& job,
               std::size_t chunk,
@@ -276,29 +304,107 @@ void stage_of(const AttentionJob& job,
   constexpr bool kScales = has_scales(kCode);
   const std::size_t pairs = dim_pairs(job.head_dim);
   const std::size_t base = chunk * kAttentionChunk;
-  const std::size_t granule_bytes = std::size_t{job.head_dim} * kLanes * sizeof(T);
   for (std::size_t at = first; at < end; at += kLanes) {
     const Granule<T> from = granule<T, kScales>(job, base + at);
-    const std::size_t ahead = base + at + job.block_tokens;
-    if (ahead < job.end_position) {
-      // A block's keys interleave its positions; its granules fetch an equal share of them each.
-      const std::size_t in_block = ahead % job.block_tokens;
-      const Granule<T> next = granule<T, kScales>(job, ahead);
-      const auto* keys = reinterpret_cast<const std::byte*>(next.keys - in_block) +
-                         in_block / kLanes * granule_bytes;
-      const auto* values = reinterpret_cast<const std::byte*>(next.values);
-      for (std::size_t byte = 0; byte < granule_bytes; byte += 64) {
-        Isa::prefetch(keys + byte);
-        Isa::prefetch(values + byte);
-      }
-      if constexpr (kScales) {
-        Isa::prefetch(next.key_scales);
-        Isa::prefetch(next.value_scales);
-      }
+    const std::size_t later = base + at + job.block_tokens;
+    const std::size_t next = later < job.end_position ? later : base + at;
+    stage_keys<Isa, kCode>(from,
+                           job.block_tokens,
+                           job.head_dim,
+                           share<T, kScales>(job, Half::Keys, next),
+                           out.keys + at * pairs,
+                           out.key_scales + at);
+    stage_values<Isa, kCode>(from,
+                             job.head_dim,
+                             share<T, kScales>(job, Half::Values, next),
+                             out.values + at / 2 * kLanes,
+                             kChunkPairs * kLanes,
+                             out.value_scales + at);
+  }
+}
+
+// Few queries take a chunk in strips that stay in the first-level cache: keys, then values.
+[[maybe_unused]] static inline std::size_t strip_positions(std::size_t head_dim) {
+  return head_dim <= 128 ? 64 : 32;
+}
+struct Strip {
+  std::size_t low;  // the range that all strips make up
+  std::size_t high;
+  std::size_t first;
+  std::size_t end;
+};
+
+// One strip's keys or values, to the beginning of their place; scales to their places in the chunk.
+template <class Isa, KvCode kCode>
+void stage_strip_of(
+    const AttentionJob& job, std::size_t chunk, Half half, const Strip& strip, const Staged& out) {
+  using T = typename KvElement<Isa, kCode>::T;
+  constexpr bool kScales = has_scales(kCode);
+  const std::size_t base = chunk * kAttentionChunk;
+  const std::size_t step = strip_positions(job.head_dim) / 2 * kLanes;
+  for (std::size_t at = strip.first; at < strip.end; at += kLanes) {
+    const Granule<T> from = granule<T, kScales>(job, base + at);
+    // After the last block of keys the values begin; after those, the next chunk's keys.
+    const std::size_t later = at + job.block_tokens;
+    Half next_half = half;
+    std::size_t next = base + later;
+    if (later >= strip.high && half == Half::Keys) {
+      next_half = Half::Values;
+      next = base + strip.low + at % job.block_tokens;
+    } else if (later >= strip.high) {
+      next_half = Half::Keys;
     }
-    stage_keys<Isa, kCode>(
-        from, job.block_tokens, job.head_dim, out.keys + at * pairs, out.key_scales + at);
-    stage_values<Isa, kCode>(from, job.head_dim, at / 2, out.values, out.value_scales + at);
+    if (next >= job.end_position) {
+      next = base + at;
+    }
+    const std::byte* ahead = share<T, kScales>(job, next_half, next);
+    if (half == Half::Keys) {
+      stage_keys<Isa, kCode>(from,
+                             job.block_tokens,
+                             job.head_dim,
+                             ahead,
+                             out.keys + (at - strip.first) * dim_pairs(job.head_dim),
+                             out.key_scales + at);
+    } else {
+      stage_values<Isa, kCode>(from,
+                               job.head_dim,
+                               ahead,
+                               out.values + (at - strip.first) / 2 * kLanes,
+                               step,
+                               out.value_scales + at);
+    }
+  }
+}
+
+// The scales of values that store them.
+template <class Isa, KvCode kCode>
+void load_value_scales_of(
+    const AttentionJob& job, std::size_t chunk, std::size_t first, std::size_t end, float* out) {
+  for (std::size_t at = first; at < end; at += kLanes) {
+    const auto from =
+        granule<typename KvElement<Isa, kCode>::T, true>(job, chunk * kAttentionChunk + at);
+    Isa::store(out + at, stored_scale<Isa, kCode>(from.value_scales));
+  }
+}
+
+// body(code as a constant)
+template <KvCode kCode>
+struct CodeTag {
+  static constexpr KvCode kValue = kCode;
+};
+template <class Body>
+[[gnu::always_inline]] inline void with_code(KvCode code, const Body& body) {
+  switch (code) {
+    case KvCode::F32:
+      return body(CodeTag<KvCode::F32>{});
+    case KvCode::F16:
+      return body(CodeTag<KvCode::F16>{});
+    case KvCode::I8:
+      return body(CodeTag<KvCode::I8>{});
+    case KvCode::F8:
+      return body(CodeTag<KvCode::F8>{});
+    case KvCode::I16:
+      return body(CodeTag<KvCode::I16>{});
   }
 }
 
@@ -308,18 +414,28 @@ void stage(const AttentionJob& job,
            std::size_t first,
            std::size_t end,
            const Staged& out) {
-  switch (job.code) {
-    case KvCode::F32:
-      return stage_of<Isa, KvCode::F32>(job, chunk, first, end, out);
-    case KvCode::F16:
-      return stage_of<Isa, KvCode::F16>(job, chunk, first, end, out);
-    case KvCode::I8:
-      return stage_of<Isa, KvCode::I8>(job, chunk, first, end, out);
-    case KvCode::F8:
-      return stage_of<Isa, KvCode::F8>(job, chunk, first, end, out);
-    case KvCode::I16:
-      return stage_of<Isa, KvCode::I16>(job, chunk, first, end, out);
-  }
+  with_code(job.code,
+            [&](auto code) { stage_of<Isa, decltype(code)::kValue>(job, chunk, first, end, out); });
+}
+
+// Strips are for types that store their scales.
+template <class Isa>
+void stage_strip(
+    const AttentionJob& job, std::size_t chunk, Half half, const Strip& strip, const Staged& out) {
+  with_code(job.code, [&](auto code) {
+    if constexpr (has_scales(decltype(code)::kValue)) {
+      stage_strip_of<Isa, decltype(code)::kValue>(job, chunk, half, strip, out);
+    }
+  });
+}
+template <class Isa>
+void load_value_scales(
+    const AttentionJob& job, std::size_t chunk, std::size_t first, std::size_t end, float* out) {
+  with_code(job.code, [&](auto code) {
+    if constexpr (has_scales(decltype(code)::kValue)) {
+      load_value_scales_of<Isa, decltype(code)::kValue>(job, chunk, first, end, out);
+    }
+  });
 }
 
 }  // namespace

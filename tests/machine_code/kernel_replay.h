@@ -153,13 +153,39 @@ inline std::size_t make_arena(KvCode code,
   return static_cast<std::size_t>(at - memory.arena) / kReplayBlocks;
 }
 
-// All rows at once, then chunk by chunk.
+// A job's rows at once, then chunk by chunk.
+inline void replay_job(const KernelTable& kernels,
+                       ReplayMemory& memory,
+                       AttentionJob job,
+                       std::uint64_t* hashes) {
+  const std::size_t floats = std::size_t{job.rows} * kGroup * job.head_dim;
+  kernels.attend_rows(job);
+  hashes[0] = hash_of(memory.y, floats * sizeof(float));
+  for (std::size_t i = 0; i < floats; ++i) {
+    memory.y[i] = 0.0F;
+  }
+  const std::size_t seen_from = job.window == 0 ? 0 : job.first_position + 1 - job.window;
+  job.first_chunk = static_cast<std::uint32_t>(seen_from / kAttentionChunk);
+  job.chunks = (kReplayTokens - 1) / kAttentionChunk + 1 - job.first_chunk;
+  job.partial_stride = std::size_t{job.rows} * kGroup * partial_floats(job.head_dim);
+  job.partials = memory.partials;
+  for (std::uint32_t chunk = 0; chunk < job.chunks; ++chunk) {
+    AttentionJob part = job;
+    part.first_chunk += chunk;
+    part.partials += chunk * job.partial_stride;
+    kernels.attend_chunk(part);
+  }
+  kernels.merge_chunks(job);
+  hashes[1] = hash_of(memory.y, floats * sizeof(float));
+}
+
 inline std::size_t replay_attention(const KernelTable& kernels,
                                     ReplayMemory& memory,
                                     Numbers& numbers,
                                     std::uint64_t* hashes) {
   constexpr KvCode kCodes[] = {KvCode::F32, KvCode::F16, KvCode::I16, KvCode::I8, KvCode::F8};
   constexpr std::uint32_t kDims[] = {kMostDim, 20};
+  constexpr std::uint32_t kRowCounts[] = {kQueryRows, 1};  // several tiles of queries; one
   std::size_t count = 0;
   for (const KvCode code : kCodes) {
     for (const std::uint32_t dim : kDims) {
@@ -179,29 +205,14 @@ inline std::size_t replay_attention(const KernelTable& kernels,
       job.q_stride = kGroup * dim;
       job.out = memory.y;
       job.out_stride = kGroup * dim;
-      job.first_position = kReplayTokens - kQueryRows;
-      job.rows = kQueryRows;
       job.end_position = kReplayTokens;
       job.scratch = memory.scratch;
-      const std::size_t floats = std::size_t{kQueryRows} * kGroup * dim;
-      kernels.attend_rows(job);
-      hashes[count++] = hash_of(memory.y, floats * sizeof(float));
-      for (std::size_t i = 0; i < floats; ++i) {
-        memory.y[i] = 0.0F;
+      for (const std::uint32_t rows : kRowCounts) {
+        job.first_position = kReplayTokens - rows;
+        job.rows = rows;
+        replay_job(kernels, memory, job, hashes + count);
+        count += 2;
       }
-      const std::size_t seen_from = job.window == 0 ? 0 : job.first_position + 1 - job.window;
-      job.first_chunk = static_cast<std::uint32_t>(seen_from / kAttentionChunk);
-      job.chunks = (kReplayTokens - 1) / kAttentionChunk + 1 - job.first_chunk;
-      job.partial_stride = std::size_t{kQueryRows} * kGroup * partial_floats(dim);
-      job.partials = memory.partials;
-      for (std::uint32_t chunk = 0; chunk < job.chunks; ++chunk) {
-        AttentionJob part = job;
-        part.first_chunk += chunk;
-        part.partials += chunk * job.partial_stride;
-        kernels.attend_chunk(part);
-      }
-      kernels.merge_chunks(job);
-      hashes[count++] = hash_of(memory.y, floats * sizeof(float));
     }
   }
   return count;

@@ -63,5 +63,25 @@ TEST(BlockTable, GivesMemoryBack) {
   EXPECT_EQ(table.bytes(), empty);
 }
 
+TEST(BlockTable, UpdatePutsChangesAndRemoves) {
+  BlockTable table(5);
+  const auto up = [](std::uint64_t value) { return value + 1; };
+  const auto down = [](std::uint64_t value) { return value - 1; };
+  for (int round = 1; round <= 2; ++round) {
+    for (std::uint64_t hash = 0; hash < 3000; ++hash) {
+      EXPECT_EQ(table.update(hash, up), static_cast<std::uint64_t>(round));
+    }
+  }
+  EXPECT_EQ(table.size(), 3000U);
+  EXPECT_EQ(table.update(7, down), 1U);
+  EXPECT_EQ(table.find(7), 1U);
+  EXPECT_EQ(table.update(7, down), 0U);
+  EXPECT_EQ(table.find(7), 0U);
+  EXPECT_EQ(table.size(), 2999U);
+  EXPECT_EQ(table.update(9000, [](std::uint64_t) { return std::uint64_t{0}; }), 0U);
+  EXPECT_EQ(table.size(), 2999U);
+  EXPECT_EQ(table.find(8), 2U);
+}
+
 }  // namespace
 }  // namespace baton::gateway
