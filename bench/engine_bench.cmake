@@ -8,3 +8,5 @@ baton_library(interference SRCS interference.cpp
   DEPS baton::bench_peer baton::local_cluster baton::stream_client)
 baton_library(tokenizer_bench SRCS tokenizer_bench.cpp
   DEPS baton::model_file baton::tokenizer baton::cli_support simdjson::simdjson)
+baton_library(grammar_bench SRCS grammar_bench.cpp
+  DEPS baton::model_file baton::tokenizer baton::grammar fmt::fmt)

@@ -128,7 +128,8 @@ void DecodeNode::make_scheduler() {
                      .max_tokens = speculation.mode == "off" ? 0 : speculation.max_tokens,
                      .min_match = speculation.min_match},
           .node = deps_.identity.name},
-      [this] { drain_.check(); });
+      [this] { drain_.check(); },
+      deps_.grammars);
   service_ = std::make_unique<Service>(
       *grants_, *scheduler_, deps_.kv, probe_, deps_.artifacts, deps_.identity, drain_, config);
   gateways_ = std::make_unique<node::GatewayLinks>(

@@ -31,14 +31,16 @@ Scheduler::Scheduler(Executor& executor,
                      node::TokenStream& stream,
                      Probe& probe,
                      Options options,
-                     std::function<void()> on_ended)
+                     std::function<void()> on_ended,
+                     node::Grammars* grammars)
     : executor_(executor),
       steps_(steps),
       kv_(kv),
       stream_(stream),
       probe_(probe),
       options_(std::move(options)),
-      on_ended_(std::move(on_ended)) {}
+      on_ended_(std::move(on_ended)),
+      grammars_(grammars) {}
 
 std::uint32_t Scheduler::blocks_now(const Running& running) const {
   return kv_.layout().blocks_for(running.sequence->tokens().size());
@@ -131,7 +133,48 @@ void Scheduler::add(Arrival arrival) {
       return;
     }
   }
+  if (sequence.request().grammar.kind != Grammar::Kind::None) {
+    make_grammar(added);
+  }
   pump();
+}
+
+void Scheduler::expect(const Grammar& grammar) {
+  if (grammars_ != nullptr) {
+    grammars_->warm(grammar);
+  }
+}
+
+void Scheduler::make_grammar(Running& running) {
+  running.awaits_grammar = true;
+  const engine::Sequence& sequence = *running.sequence;
+  if (grammars_ == nullptr) {
+    return grammar_made(
+        running.number,
+        fail(ErrorCode::InvalidArgument, "node " + options_.node + " takes no grammars"));
+  }
+  grammars_->make(sequence.request().grammar,
+                  {sequence.output().begin(), sequence.output().end()},
+                  [this, number = running.number, alive = std::weak_ptr<bool>(alive_)](
+                      Result<std::shared_ptr<engine::GrammarMask>> made) {
+                    if (!alive.expired()) {
+                      grammar_made(number, std::move(made));
+                    }
+                  });
+}
+
+void Scheduler::grammar_made(std::uint64_t number,
+                             Result<std::shared_ptr<engine::GrammarMask>> made) {
+  if (!made) {
+    return hand_back_if([number](const Running& running) { return running.number == number; },
+                        made.error());
+  }
+  const auto found = std::ranges::find(running_, number, &Running::number);
+  if (found != running_.end()) {
+    found->sequence->set_grammar(std::move(*made));
+    found->awaits_grammar = false;
+    pump();
+  }
 }
 
 void Scheduler::pump() {
@@ -141,7 +184,7 @@ void Scheduler::pump() {
   grow();
   std::vector<engine::DecodeWish> wishes;
   for (Running& running : running_) {
-    if (blocks_now(running) <= running.sequence->table().num_blocks()) {
+    if (!running.awaits_grammar && blocks_now(running) <= running.sequence->table().num_blocks()) {
       wishes.push_back({running.sequence.get(), running.last_turn});
     }
   }
@@ -162,6 +205,9 @@ void Scheduler::pump() {
         std::max(running.figures.max_batch, static_cast<std::uint32_t>(planned.size()));
     if (slice.sequence->is_prefilling()) {
       ++running.figures.chunks;
+    }
+    if (slice.sequence->grammar() != nullptr && slice.count == slice.sequence->num_pending()) {
+      grammars_->prepare(slice.sequence->grammar());
     }
     step.slices.push_back({&running, slice.count});
     step.drafts += static_cast<std::uint32_t>(slice.drafts.size()) + slice.wanted_drafts;
@@ -206,7 +252,12 @@ void Scheduler::draft(std::vector<engine::PlannedSlice>& planned) {
       continue;
     }
     engine::Drafter& drafter = *running_of(sequence).drafter;
-    offers[i] = {.tokens = std::min(most, drafter.offer(sequence.tokens())),
+    std::uint32_t tokens = std::min(most, drafter.offer(sequence.tokens()));
+    if (sequence.grammar() != nullptr && options_.drafts.mode == engine::DraftMode::Ngram) {
+      tokens = static_cast<std::uint32_t>(
+          sequence.grammar()->count_accepted(drafter.tokens().first(tokens)));
+    }
+    offers[i] = {.tokens = tokens,
                  .chance = drafter.chance(),
                  .row_seconds = cost_.row_seconds(sequence.tokens().size())};
   }
@@ -275,6 +326,12 @@ bool Scheduler::apply(const StepSlice& slice,
       kv_.index(), kv_.layout().block_tokens, sequence.tokens(), sequence.computed());
   if (taken == 0) {
     return false;
+  }
+  if (const std::string_view fault = sequence.grammar_fault(); !fault.empty()) {
+    const Error why{ErrorCode::InvalidArgument, std::string(fault)};
+    tell(running, why);
+    probe_.handed_back(why.code);
+    return true;
   }
   for (std::uint32_t i = 0; i < taken; ++i) {
     event.tokens.push_back(sampled[i].token);

@@ -9,7 +9,11 @@
 // With speculation a step also carries guesses of what sequences say next, where they are worth
 // their time; the answers are the same. Guesses never make a sequence wait, nor lose its blocks.
 //
-// Owner: DecodeNode. Thread: control strand. Failure: none; requests are checked before.
+// A sequence with a grammar is in no step until that is compiled; its masks are made beside the
+// steps.
+//
+// Owner: DecodeNode. Thread: control strand. Failure: none; requests are checked before, but for
+// their grammars: one that does not compile ends its request with InvalidArgument.
 #pragma once
 
 #include <cstdint>
@@ -28,6 +32,7 @@
 #include "engine/step/sequence.h"
 #include "engine/step/step_cost.h"
 #include "node/client.h"
+#include "node/grammars.h"
 #include "node/prompt_scores.h"
 #include "node/step_engine.h"
 #include "node/token_stream.h"
@@ -56,12 +61,15 @@ class Scheduler {
             node::TokenStream& stream,
             Probe& probe,
             Options options,
-            std::function<void()> on_ended);
+            std::function<void()> on_ended,
+            node::Grammars* grammars = nullptr);  // null: requests with a grammar are refused
   Scheduler(const Scheduler&) = delete;
   Scheduler& operator=(const Scheduler&) = delete;
   ~Scheduler() = default;
 
   void add(Arrival arrival);
+  // A request with this grammar will come.
+  void expect(const Grammar& grammar);
   // The sequence leaves before the next step; no event follows. False: unknown.
   bool cancel(node::ClientId client, RequestId request, Attempt attempt);
   void cancel_client(node::ClientId client);
@@ -93,6 +101,7 @@ class Scheduler {
     TimePoint arrived;
     TimerHandle deadline;
     std::uint64_t last_turn = 0;
+    bool awaits_grammar = false;
     bool in_step = false;
     bool has_started = false;                  // was in a step
     bool is_over = false;                      // leaves when its step has ended; says nothing more
@@ -110,6 +119,8 @@ class Scheduler {
   };
 
   void pump();
+  void make_grammar(Running& running);
+  void grammar_made(std::uint64_t number, Result<std::shared_ptr<engine::GrammarMask>> made);
   // Gives every sequence the blocks its next token needs; hands back the youngest where the pool is
   // short of them. REQUIRES: no step in work.
   void grow();
@@ -144,11 +155,13 @@ class Scheduler {
   Probe& probe_;
   const Options options_;
   const std::function<void()> on_ended_;
+  node::Grammars* const grammars_;
   std::list<Running> running_;  // oldest first; addresses stay
   double step_seconds_ = 0;
   engine::StepCost cost_;
   std::uint64_t num_added_ = 0;
   std::uint64_t num_turns_ = 0;
+  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);  // watched by grammars on their way
 };
 
 }  // namespace baton::decode_node

@@ -77,7 +77,11 @@ Result<KvGrant> Service::reserve(node::ClientId client, const wire::Reserve& mes
   if (message.local()) {
     return reserve_local(client, std::move(asked.request), asked.size, terms);
   }
-  return grants_.grant(client, asked.request, asked.size, terms);
+  auto grant = grants_.grant(client, asked.request, asked.size, terms);
+  if (grant) {
+    scheduler_.expect(asked.request.grammar);  // compiled while the prompt is computed elsewhere
+  }
+  return grant;
 }
 
 Result<KvGrant> Service::reserve_local(node::ClientId client,

@@ -102,7 +102,8 @@ ApiHandler::ApiHandler(ApiHandlerDeps deps)
                  deps_.configured_model,
                  deps_.keepalive,
                  deps_.cost,
-                 deps_.store}),
+                 deps_.store,
+                 grammars_}),
       tokenize_({deps_.models, deps_.pool, deps_.random, deps_.configured_model}) {}
 
 std::string ApiHandler::new_request_id(const HttpExchange& exchange) const {

@@ -17,6 +17,7 @@
 #include "gateway/access.h"
 #include "gateway/delivery.h"
 #include "gateway/generate_api.h"
+#include "gateway/grammar_checker.h"
 #include "gateway/http_exchange.h"
 #include "gateway/prompt_cost.h"
 #include "gateway/request_tracker.h"
@@ -66,6 +67,7 @@ class ApiHandler {
   std::string new_request_id(const HttpExchange& exchange) const;
 
   const ApiHandlerDeps deps_;
+  GrammarChecker grammars_;
   GenerateApi generate_;
   TokenizeApi tokenize_;
   std::atomic<bool> draining_{false};

@@ -104,6 +104,14 @@ ApiResult<GenerateApi::Ready> GenerateApi::prepare(const std::string& body,
   if (!found) {
     return std::unexpected(std::move(found).error());
   }
+  if (const StructuredOutput& output = api->output; output.grammar.kind != Grammar::Kind::None) {
+    if (const Status checked = deps_.grammars.check(output.grammar); !checked) {
+      return std::unexpected(
+          bad_request("invalid_value",
+                      output.param,
+                      fmt::format("Invalid '{}': {}.", output.param, checked.error().message)));
+    }
+  }
   // Whether a pair is there, or worth waiting for, is the tracker's to say.
   auto choices = build_requests(*api, *found->model, deps_.random, unix_seconds());
   if (!choices) {

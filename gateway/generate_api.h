@@ -14,6 +14,7 @@
 #include "gateway/access.h"
 #include "gateway/answer_writer.h"
 #include "gateway/delivery.h"
+#include "gateway/grammar_checker.h"
 #include "gateway/http_exchange.h"
 #include "gateway/model_lookup.h"
 #include "gateway/openai_request.h"
@@ -39,6 +40,7 @@ class GenerateApi {
     Duration keepalive{};          // silence in a stream before a comment
     PromptCost cost;
     ResponseStore& store;
+    GrammarChecker& grammars;
   };
 
   explicit GenerateApi(Deps deps) : deps_(std::move(deps)) {}

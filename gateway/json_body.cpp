@@ -13,6 +13,18 @@ bool is_json(std::string_view content_type) {
   return type.empty() || type.find("json") != std::string_view::npos;
 }
 
+// A field that brings a grammar; a text with its name goes to the pool in vain, and no harm is
+// done.
+bool may_have_grammar(std::string_view body) {
+  for (const std::string_view name :
+       {"\"response_format\"", "\"guided_", "\"structured_outputs\"", "\"tool_choice\""}) {
+    if (body.find(name) != std::string_view::npos) {
+      return true;
+    }
+  }
+  return false;
+}
+
 }  // namespace
 
 void take_json_body(const std::shared_ptr<HttpExchange>& exchange,
@@ -27,7 +39,7 @@ void take_json_body(const std::shared_ptr<HttpExchange>& exchange,
     return reply_error(*exchange, error, request_id);
   }
   std::string body = exchange->take_body();
-  if (body.size() <= kInlineBodyBytes) {
+  if (body.size() <= kInlineBodyBytes && !may_have_grammar(body)) {
     return work(body)();
   }
   pool.run(

@@ -1,5 +1,6 @@
 // Takes the JSON body of a POST and works on it where that belongs: short ones on the I/O thread,
-// long ones on the pool, since reading and tokenizing them would hold up every other connection.
+// long ones on the pool, since reading and tokenizing them would hold up every other connection,
+// and those that seem to bring a grammar, which is to be checked.
 //
 // Thread: called on the exchange's I/O thread. Failure: 415 for another content type.
 #pragma once

@@ -89,16 +89,8 @@ constexpr auto kFields = std::to_array<std::string_view>({
 static_assert(std::is_sorted(kFields.begin(), kFields.end()));
 
 // Their effect is not there yet, and an answer without it would be another answer.
-constexpr auto kUnsupported = std::to_array<std::string_view>({"audio",
-                                                               "grammar",
-                                                               "guided_choice",
-                                                               "guided_grammar",
-                                                               "guided_json",
-                                                               "guided_regex",
-                                                               "prediction",
-                                                               "structured_outputs",
-                                                               "suffix",
-                                                               "web_search_options"});
+constexpr auto kUnsupported = std::to_array<std::string_view>(
+    {"audio", "grammar", "prediction", "suffix", "web_search_options"});
 
 bool is_empty(const JsonElement& value) {
   simdjson::dom::array array;
@@ -118,22 +110,6 @@ void refuse_unsupported(JsonFields& fields) {
   for (const std::string_view name : kUnsupported) {
     if (const auto value = fields.get(name); value && !is_empty(*value)) {
       fields.fail(unsupported(name, "This server does not support it yet."));
-    }
-  }
-  if (const auto format = fields.get("response_format")) {
-    simdjson::dom::object object;
-    std::string_view type;
-    if (format->get(object) != simdjson::SUCCESS) {
-      fields.fail(wrong_type("response_format", "an object", *format));
-    } else if (object["type"].get(type) != simdjson::SUCCESS) {
-      fields.fail(bad_request("missing_required_parameter",
-                              "response_format.type",
-                              "Missing required parameter: 'response_format.type'."));
-    } else if (type == "json_object" || type == "json_schema") {
-      fields.fail(unsupported("response_format", "This server supports only type 'text' yet."));
-    } else if (type != "text") {
-      fields.fail(
-          out_of_range("response_format.type", "must be 'text', 'json_object' or 'json_schema'"));
     }
   }
   if (const auto effort = fields.get("reasoning_effort"); effort && !is_text(*effort, "none")) {
@@ -168,6 +144,24 @@ void read_limits(JsonFields& fields, ApiRequest& request) {
     fields.fail(out_of_range(
         "min_tokens",
         fmt::format("{} is more than max_tokens, {}", request.min_tokens, *request.max_tokens)));
+  }
+}
+
+void read_output(JsonFields& fields, ApiRequest& request) {
+  request.output = read_structured_output(fields);
+  if (request.output.grammar.kind == Grammar::Kind::None) {
+    return;
+  }
+  // A whole answer must be able to end, and must not have to go on.
+  for (const auto& [name, is_set] :
+       {std::pair<std::string_view, bool>{"ignore_eos", request.ignore_eos},
+        {"min_tokens", request.min_tokens > 0}}) {
+    if (is_set) {
+      fields.fail(bad_request(
+          "invalid_value",
+          std::string(name),
+          fmt::format("'{}' cannot be combined with '{}'.", name, request.output.param)));
+    }
   }
 }
 
@@ -259,6 +253,7 @@ ApiResult<ApiRequest> parse_api_request(Endpoint endpoint, std::string_view body
   read_sampling(fields, request);
   read_logprobs(fields, request);
   read_stop(fields, request);
+  read_output(fields, request);
   read_stream(fields, request);
   read_scoring(fields, request);
   read_client(fields, request);

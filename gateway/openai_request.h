@@ -16,6 +16,7 @@
 #include "common/types/request.h"
 #include "engine/chat_template/chat_template.h"
 #include "gateway/api_error.h"
+#include "gateway/structured_output.h"
 #include "gateway/tools/tool_request.h"
 
 namespace baton::gateway {
@@ -59,6 +60,7 @@ struct ApiRequest {
   std::vector<std::string> stop;
   bool include_stop_text = false;
   bool skip_special_tokens = true;
+  StructuredOutput output;  // what the answer must be; grammar.kind None: text
 
   bool stream = false;
   bool include_usage = false;

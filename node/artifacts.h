@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <map>
 #include <string>
+#include <string_view>
 
 #include "common/base/error.h"
 #include "common/rpc/channel.h"
@@ -19,6 +20,8 @@ class Artifacts {
   static constexpr std::size_t kPieceBytes = std::size_t{512} << 10;  // below the frame limit
 
   void add(std::string name, std::string bytes) { bytes_[std::move(name)] = std::move(bytes); }
+  // Stays as long as this object. REQUIRES: it was added.
+  std::string_view bytes(const std::string& name) const { return bytes_.at(name); }
   Result<wire::ArtifactChunk> piece(const wire::ArtifactRequest& request) const;
   // Answers an ArtifactRequest that came on `channel`. REQUIRES: `frame` carries one.
   void answer(Channel& channel, const wire::Frame& frame) const;

@@ -20,6 +20,7 @@
 #include "engine/kv/kv_memory.h"
 #include "engine/runner.h"
 #include "node/artifacts.h"
+#include "node/grammars.h"
 #include "node/identity.h"
 #include "transfer/transport.h"
 
@@ -42,6 +43,7 @@ struct RoleDeps {
   RandomSource random;
   transfer::DigestMode digest = transfer::DigestMode::Off;  // that this node wants
   engine::FileTier* tier = nullptr;  // a prefill node's, where kv.file_tier is set
+  Grammars* grammars = nullptr;      // null: the role refuses requests with a grammar
 };
 
 class Role {

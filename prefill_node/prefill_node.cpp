@@ -54,7 +54,8 @@ Status PrefillNode::start() {
                                                    .node = deps_.identity.name,
                                                    .digest = deps_.digest,
                                                    .tier = deps_.tier,
-                                                   .on_ended = [this] { drain_.check(); }},
+                                                   .on_ended = [this] { drain_.check(); },
+                                                   .grammars = deps_.grammars},
                                   engine::PrefillLimits{.chunk_tokens = config.chunk_tokens,
                                                         .step_tokens = config.step_tokens});
   service_ = std::make_unique<Service>(

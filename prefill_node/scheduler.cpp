@@ -50,7 +50,41 @@ void Scheduler::add(node::ClientId client,
     const Error why{ErrorCode::Timeout, "the request's deadline has passed"};
     end_if([number](const Job& job) { return job.number == number; }, why.message, &why);
   });
+  if (job.request.grammar.kind != Grammar::Kind::None) {
+    make_grammar(job);
+  }
   pump();
+}
+
+void Scheduler::make_grammar(Job& job) {
+  job.awaits_grammar = true;
+  if (parts_.grammars == nullptr) {
+    return grammar_made(
+        job.number, fail(ErrorCode::InvalidArgument, "node " + parts_.node + " takes no grammars"));
+  }
+  parts_.grammars->make(job.request.grammar,
+                        job.request.output,
+                        [this, number = job.number, alive = std::weak_ptr<bool>(alive_)](
+                            Result<std::shared_ptr<engine::GrammarMask>> made) {
+                          if (!alive.expired()) {
+                            grammar_made(number, std::move(made));
+                          }
+                        });
+}
+
+void Scheduler::grammar_made(std::uint64_t number,
+                             Result<std::shared_ptr<engine::GrammarMask>> made) {
+  if (!made) {
+    end_if([number](const Job& job) { return job.number == number; },
+           made.error().message,
+           &made.error());
+    return;
+  }
+  if (Job* job = find(number)) {
+    job->grammar = std::move(*made);
+    job->awaits_grammar = false;
+    pump();
+  }
 }
 
 bool Scheduler::admit(Job& job) {
@@ -199,6 +233,7 @@ void Scheduler::begin(Job& job,
                                          computed);
   job.state = JobState::Computing;
   engine::Sequence& sequence = *job.sequence;
+  sequence.set_grammar(job.grammar);
   sequence.table().seal(
       parts_.kv.index(), parts_.kv.layout().block_tokens, sequence.tokens(), computed);
   job.sender->computed(sequence.table().ids(), computed);
@@ -210,7 +245,8 @@ void Scheduler::pump() {
   }
   for (Job& job : jobs_) {
     // In order of arrival: a large request is not overtaken for ever by small ones.
-    if (job.state == JobState::Waiting && !should_wait_for_twin(job) && !admit(job)) {
+    if (job.state == JobState::Waiting && !job.awaits_grammar && !should_wait_for_twin(job) &&
+        !admit(job)) {
       break;
     }
   }
@@ -239,6 +275,9 @@ void Scheduler::run_step(const std::vector<engine::PlannedSlice>& planned) {
         std::max(job->figures.max_batch, static_cast<std::uint32_t>(planned.size()));
     slices.push_back({&*job, slice.count});
     const engine::Sequence& sequence = *slice.sequence;
+    if (sequence.grammar() != nullptr && slice.count == sequence.num_pending()) {
+      parts_.grammars->prepare(sequence.grammar());
+    }
     if (auto send =
             job->sender->plan_step(sequence.table().ids(), sequence.computed() + slice.count)) {
       sends.push_back(std::move(*send));
@@ -292,7 +331,9 @@ void Scheduler::apply(const StepSlice& slice, engine::StepResult& result, std::s
   sequence.table().seal(
       parts_.kv.index(), parts_.kv.layout().block_tokens, sequence.tokens(), sequence.computed());
   job.sender->computed(sequence.table().ids(), sequence.computed());
-  if (sampled) {
+  if (const std::string_view fault = sequence.grammar_fault(); !fault.empty()) {
+    failed(job.number, {ErrorCode::InvalidArgument, std::string(fault)});
+  } else if (sampled) {
     first_token(job, *sampled, finish);
   }
 }

@@ -26,6 +26,7 @@
 #include "engine/step/planner.h"
 #include "engine/step/sequence.h"
 #include "node/client.h"
+#include "node/grammars.h"
 #include "node/prompt_scores.h"
 #include "node/step_engine.h"
 #include "node/token_stream.h"
@@ -49,8 +50,9 @@ class Scheduler {
     const Logger& log;
     NodeName node;
     transfer::DigestMode digest = transfer::DigestMode::Off;
-    engine::FileTier* tier = nullptr;  // null: there is none
-    std::function<void()> on_ended;    // a job is gone
+    engine::FileTier* tier = nullptr;    // null: there is none
+    std::function<void()> on_ended;      // a job is gone
+    node::Grammars* grammars = nullptr;  // null: jobs with a grammar end with an error
   };
 
   Scheduler(Parts parts, engine::PrefillLimits limits);
@@ -98,6 +100,8 @@ class Scheduler {
     engine::PrefixRef prefix;
     std::vector<engine::BlockLease> rest;
     std::unique_ptr<engine::Sequence> sequence;  // null until the job computes
+    bool awaits_grammar = false;                 // waits until it is compiled
+    std::shared_ptr<engine::GrammarMask> grammar;
     std::unique_ptr<KvSender> sender;
     node::PromptScores scores;
     RequestFigures figures;
@@ -113,6 +117,8 @@ class Scheduler {
   };
 
   void pump();
+  void make_grammar(Job& job);
+  void grammar_made(std::uint64_t number, Result<std::shared_ptr<engine::GrammarMask>> made);
   bool admit(Job& job);
   // The same prompt is being computed: this one will find it in the cache.
   bool should_wait_for_twin(const Job& job) const;

@@ -88,8 +88,10 @@ SequenceSlice Sequence::slice(std::uint32_t count, std::span<const TokenId> draf
   slice.prompt = request_.prompt;
   slice.output = output();
   slice.drafts = drafts;
-  if (num_output() < request_.min_tokens) {
-    slice.barred = request_.stop_tokens;
+  if (grammar_ != nullptr && slice.sample) {
+    slice.mask = grammar_.get();
+  } else if (num_output() < request_.min_tokens) {
+    slice.barred = request_.stop_tokens;  // beside a grammar nothing might be left
   }
   const auto last = static_cast<std::uint32_t>(request_.prompt.size()) - 1;
   if (wants_prompt_logprobs(request_) && computed_ < last) {
@@ -138,6 +140,9 @@ FinishReason Sequence::advance(std::uint32_t count, const SampledToken* sampled)
 FinishReason Sequence::accept(TokenId token) {
   BATON_CHECK(num_pending() == 0, "a token follows only computed ones");
   tokens_.push_back(token);
+  if (grammar_ != nullptr) {
+    grammar_->accept(token);
+  }
   if (std::ranges::find(request_.stop_tokens, token) != request_.stop_tokens.end()) {
     return FinishReason::Stop;
   }

@@ -8,7 +8,10 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "common/base/error.h"
@@ -16,6 +19,7 @@
 #include "common/types/token_event.h"
 #include "engine/kv/block_table.h"
 #include "engine/runner.h"
+#include "engine/step/grammar_mask.h"
 
 namespace baton::engine {
 
@@ -58,6 +62,15 @@ class Sequence {
   }
   bool is_prefilling() const { return computed_ < size_.context; }
 
+  // The grammar of the request, which has accepted the output so far; null until it is set, and
+  // where the request has none.
+  void set_grammar(std::shared_ptr<GrammarMask> grammar) { grammar_ = std::move(grammar); }
+  const std::shared_ptr<GrammarMask>& grammar() const { return grammar_; }
+  // Why its grammar ends the sequence, as a sentence; empty: it does not.
+  std::string_view grammar_fault() const {
+    return grammar_ == nullptr ? std::string_view() : grammar_->fault();
+  }
+
   BlockTable& table() { return table_; }
   const BlockTable& table() const { return table_; }
 
@@ -87,6 +100,7 @@ class Sequence {
   std::vector<TokenId> tokens_;
   BlockTable table_;
   std::uint32_t computed_;
+  std::shared_ptr<GrammarMask> grammar_;
 };
 
 }  // namespace baton::engine

@@ -205,10 +205,17 @@ Status serve(const Arguments& arguments, const RoleInfo& info) {
   std::unique_ptr<Role> role;
   ControlThread control("control");
   ControlThread engine("engine");
+  ControlThread compiling("grammars");
+  ControlThread masks("masks");
   std::optional<ControlThread> copier;
   BATON_ASSIGN(const std::unique_ptr<engine::FileTier> tier,
                make_tier(config, info, model->kv(), control.executor(), copier));
   TcpNetwork network(control.executor(), log);
+  Grammars grammars(control.executor(),
+                    compiling.executor(),
+                    masks.executor(),
+                    model->artifacts().bytes("tokenizer"),
+                    model->identity().vocab_size());
   role = info.make(RoleDeps{.control = control.executor(),
                             .engine = engine.executor(),
                             .network = network,
@@ -223,7 +230,8 @@ Status serve(const Arguments& arguments, const RoleInfo& info) {
                             .log = log,
                             .random = random,
                             .digest = model->digest(),
-                            .tier = tier.get()});
+                            .tier = tier.get(),
+                            .grammars = &grammars});
   Status started;
   std::optional<Ending> ending;
   control.run_and_wait([&] {
@@ -257,6 +265,8 @@ Status serve(const Arguments& arguments, const RoleInfo& info) {
   control.run_and_wait([&] { role->stop(); });
   admin.reset();
   engine.stop();
+  compiling.stop();
+  masks.stop();
   if (copier) {
     copier->stop();
   }

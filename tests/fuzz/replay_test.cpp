@@ -19,6 +19,7 @@
 #include "tests/fuzz/message_header_fuzz.h"
 #include "tests/fuzz/put_message_fuzz.h"
 #include "tests/fuzz/safetensors_fuzz.h"
+#include "tests/fuzz/schema_fuzz.h"
 #include "tests/fuzz/template_fuzz.h"
 #include "tests/fuzz/tokenizer_json_fuzz.h"
 #include "tests/fuzz/tokenizer_spec_fuzz.h"
@@ -94,6 +95,7 @@ using Fuzzers = ::testing::Types<AnswerTextFuzz,
                                  MessageHeaderFuzz,
                                  PutMessageFuzz,
                                  SafetensorsFuzz,
+                                 SchemaFuzz,
                                  TemplateFuzz,
                                  TokenizerJsonFuzz,
                                  TokenizerSpecFuzz,

@@ -9,6 +9,7 @@
 #include "common/base/check.h"
 #include "common/base/random.h"
 #include "common/wire/convert.h"
+#include "tests/support/byte_tokenizer.h"
 
 namespace baton::testing {
 namespace {
@@ -33,7 +34,11 @@ MiniNode::MiniNode(ManualExecutor& executor,
                    std::uint32_t num_blocks,
                    std::uint64_t incarnation,
                    bool has_engine_thread)
-    : config_(config), runner_(model), gate_(executor) {
+    : config_(config),
+      runner_(model),
+      gate_(executor),
+      tokenizer_(byte_tokenizer_spec().serialize()),
+      grammars_(gate_, gate_, gate_, tokenizer_, model.vocab_size) {
   auto kv = engine::KvMemory::create(
       runner_.info().layout, {.num_blocks = num_blocks, .prefix_cache = config.kv.prefix_cache});
   BATON_CHECK(kv.has_value(), "no memory for a test's arena");
@@ -88,7 +93,8 @@ MiniNode::MiniNode(ManualExecutor& executor,
       .log = log_,
       .random = seeded_random(incarnation),
       .digest = transfer::DigestMode::All,
-      .tier = tier_.get()};
+      .tier = tier_.get(),
+      .grammars = &grammars_};
   if (role == "decode") {
     role_ = std::make_unique<decode_node::DecodeNode>(std::move(deps));
   } else {

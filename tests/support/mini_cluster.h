@@ -83,6 +83,8 @@ class MiniNode {
   std::unique_ptr<Network> network_;
   GatedExecutor gate_;
   std::unique_ptr<ControlThread> engine_;  // null: steps run on the manual executor
+  const std::string tokenizer_;            // of a token a byte
+  node::Grammars grammars_;                // compile and make masks on the manual executor
   std::unique_ptr<ControlThread> copier_;  // the file tier's, where steps have a thread
   std::unique_ptr<engine::FileTier> tier_;
   std::unique_ptr<node::Role> role_;

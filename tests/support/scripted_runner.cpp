@@ -150,7 +150,13 @@ engine::SampledToken ScriptedRunner::sample(const engine::SequenceSlice& slice,
     const TokenId before = drafts == 0 ? slice.tokens.back() : slice.drafts[drafts - 1];
     token = static_cast<TokenId>(mix(static_cast<std::uint64_t>(before), 7) % options_.habits);
   }
-  while (std::ranges::find(slice.barred, token) != slice.barred.end()) {
+  const auto allowed = slice.mask == nullptr ? std::span<const std::uint32_t>()
+                                             : slice.mask->allowed(slice.drafts.first(drafts));
+  const auto is_allowed = [&](TokenId each) {
+    const auto bit = static_cast<std::uint32_t>(each);
+    return allowed.empty() || (allowed[bit / 32] >> (bit % 32) & 1U) != 0;
+  };
+  while (std::ranges::find(slice.barred, token) != slice.barred.end() || !is_allowed(token)) {
     token = (token + 1) % static_cast<TokenId>(options_.vocab_size);
   }
   engine::SampledToken sampled{.token = token, .logprob = -1.0F};

@@ -104,9 +104,33 @@ INSTANTIATE_TEST_SUITE_P(
         BadField{R"(,"n":1.5)", "n", "invalid_type"},
         BadField{R"(,"n":3,"best_of":4)", "best_of", "unsupported_parameter"},
         BadField{R"(,"n":129)", "n", "invalid_value"},
-        BadField{R"(,"response_format":{"type":"json_object"})",
-                 "response_format",
+        BadField{R"(,"response_format":{"type":"json_schema"})",
+                 "response_format.json_schema",
+                 "missing_required_parameter"},
+        BadField{R"(,"response_format":{"type":"json_schema","json_schema":{"schema":{}}})",
+                 "response_format.json_schema.name",
+                 "missing_required_parameter"},
+        BadField{R"(,"response_format":{"type":"json_schema","json_schema":{"name":"a"}})",
+                 "response_format.json_schema.schema",
+                 "missing_required_parameter"},
+        BadField{
+            R"(,"response_format":{"type":"json_schema","json_schema":{"name":"a","schema":3}})",
+            "response_format.json_schema.schema",
+            "invalid_type"},
+        BadField{R"(,"structured_outputs":{"structural_tag":"x"})",
+                 "structured_outputs.structural_tag",
                  "unsupported_parameter"},
+        BadField{R"(,"structured_outputs":{})", "structured_outputs", "invalid_value"},
+        BadField{R"(,"structured_outputs":{"regex":"a","choice":["b"]})",
+                 "structured_outputs.choice",
+                 "invalid_value"},
+        BadField{R"(,"guided_regex":"")", "guided_regex", "invalid_value"},
+        BadField{R"(,"guided_regex":5)", "guided_regex", "invalid_type"},
+        BadField{R"(,"guided_choice":[])", "guided_choice", "invalid_value"},
+        BadField{R"(,"guided_choice":["a",1])", "guided_choice[1]", "invalid_type"},
+        BadField{R"(,"guided_regex":"a","guided_json":{})", "guided_regex", "invalid_value"},
+        BadField{R"(,"guided_regex":"a","ignore_eos":true)", "ignore_eos", "invalid_value"},
+        BadField{R"(,"guided_regex":"a","min_tokens":3)", "min_tokens", "invalid_value"},
         BadField{R"(,"response_format":{"type":"x"})", "response_format.type", "invalid_value"},
         BadField{R"(,"response_format":{})", "response_format.type", "missing_required_parameter"},
         BadField{R"(,"response_format":"text")", "response_format", "invalid_type"},
@@ -130,7 +154,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadField{R"(,"service_tier":3)", "service_tier", "invalid_type"},
         BadField{R"(,"priority":"high")", "priority", "invalid_type"},
         BadField{R"(,"metadata":"x")", "metadata", "invalid_type"},
-        BadField{R"(,"guided_json":{"a":1})", "guided_json", "unsupported_parameter"},
+        BadField{R"(,"guided_json":[1])", "guided_json", "invalid_type"},
         BadField{R"(,"modalities":["audio"])", "modalities", "unsupported_parameter"},
         BadField{R"(,"reasoning_effort":"high")", "reasoning_effort", "unsupported_parameter"},
         BadField{R"(,"continue_final_message":true,"add_generation_prompt":true)",
@@ -224,6 +248,53 @@ TEST(OpenAiRequest, NullIsAbsent) {
            R"("stream":null,"response_format":null,"logprobs":null,"logit_bias":null)");
   ASSERT_TRUE(request) << request.error().message;
   EXPECT_EQ(request->sampling.temperature, 1.0F);
+}
+
+TEST(OpenAiRequest, ReadsWhatTheAnswerMustBe) {
+  struct Case {
+    const char* json;
+    Grammar grammar;
+    const char* param;
+  };
+  const std::string schema = R"({"type":"object"})";
+  for (
+      const Case& each : {
+          Case{R"(,"response_format":{"type":"text"})", {}, ""},
+          Case{R"(,"response_format":{"type":"json_object"})",
+               {Grammar::Kind::Json, ""},
+               "response_format"},
+          Case{
+              R"(,"response_format":{"type":"json_schema","json_schema":{"name":"a","strict":true,)"
+              R"("schema":{"type": "object"}}})",
+              {Grammar::Kind::JsonSchema, schema},
+              "response_format"},
+          Case{R"(,"structured_outputs":{"json":"{\"type\":\"object\"}","regex":null})",
+               {Grammar::Kind::JsonSchema, schema},
+               "structured_outputs"},
+          Case{R"(,"structured_outputs":{"json_object":true,"disable_any_whitespace":true})",
+               {Grammar::Kind::Json, ""},
+               "structured_outputs"},
+          Case{R"(,"guided_json":{"type": "object"},"response_format":{"type":"text"})",
+               {Grammar::Kind::JsonSchema, schema},
+               "guided_json"},
+          Case{R"(,"guided_regex":"a+")", {Grammar::Kind::Regex, "a+"}, "guided_regex"},
+          Case{R"(,"guided_grammar":"root ::= \"a\"")",
+               {Grammar::Kind::Ebnf, "root ::= \"a\""},
+               "guided_grammar"},
+          Case{R"(,"guided_choice":["b","a\"\\\n\u00e9","b"])",
+               {Grammar::Kind::Ebnf, "root ::= \"a\\\"\\\\\\x0a\u00e9\" | \"b\""},
+               "guided_choice"},
+          Case{R"(,"guided_choice":["two","one","on","once","\u00e9","\u00e8"])",
+               {Grammar::Kind::Ebnf,
+                "root ::= \"on\" (\"\" | \"ce\" | \"e\") | \"two\" | \"\u00e8\" | \"\u00e9\""},
+               "guided_choice"},
+      }) {
+    const auto request = chat(each.json);
+    ASSERT_TRUE(request) << each.json << ": " << request.error().message;
+    EXPECT_EQ(request->output.grammar.kind, each.grammar.kind) << each.json;
+    EXPECT_EQ(request->output.grammar.text, each.grammar.text) << each.json;
+    EXPECT_EQ(request->output.param, each.param);
+  }
 }
 
 TEST(OpenAiRequest, TemperatureZeroIsZero) {

@@ -1,0 +1,22 @@
+// What a client wants its answer to be: `response_format`, and the fields of vLLM
+// (`structured_outputs`, `guided_json`, …). Only read here; GrammarChecker says whether it can be
+// held to.
+//
+// Thread: pure function. Failure: the first error goes into `fields`.
+#pragma once
+
+#include <string>
+
+#include "common/types/request.h"
+#include "gateway/json_fields.h"
+
+namespace baton::gateway {
+
+struct StructuredOutput {
+  Grammar grammar;    // kind None: text
+  std::string param;  // the field that it came from, for messages
+};
+
+StructuredOutput read_structured_output(JsonFields& fields);
+
+}  // namespace baton::gateway

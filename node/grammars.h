@@ -1,0 +1,51 @@
+// The grammars of a node's requests: compiled off the strand, shared by requests that ask for the
+// same, and their masks made off the engine thread.
+//
+// Owner: the host; roles borrow it. Thread: control strand; compiling and masks run on executors of
+// their own, so that a mask never waits for a compilation. Failure: InvalidArgument for a grammar
+// that does not compile, or does not fit the output that a request brings along.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "common/exec/executor.h"
+#include "common/types/request.h"
+#include "engine/grammar/grammar.h"
+#include "engine/step/grammar_mask.h"
+
+namespace baton::node {
+
+class Grammars {
+ public:
+  using Made = std::move_only_function<void(Result<std::shared_ptr<engine::GrammarMask>>)>;
+
+  // `tokenizer` and `vocab_size`: see GrammarCompiler.
+  Grammars(Executor& control,
+           Executor& compiling,
+           Executor& masks,
+           std::string_view tokenizer,
+           std::uint32_t vocab_size);
+  Grammars(const Grammars&) = delete;
+  Grammars& operator=(const Grammars&) = delete;
+  ~Grammars() = default;
+
+  // Compiles what will be asked for soon. No-op for no grammar.
+  void warm(const Grammar& grammar);
+  // A mask that has accepted `output`; `made` runs on the strand, later. REQUIRES: there is a
+  // grammar.
+  void make(const Grammar& grammar, std::vector<TokenId> output, Made made);
+  // Makes the mask of the next step while its pass runs.
+  void prepare(const std::shared_ptr<engine::GrammarMask>& mask);
+
+ private:
+  Executor& control_;
+  Executor& compiling_;
+  Executor& masks_;
+  // Tasks on their way share it.
+  const std::shared_ptr<engine::GrammarCompiler> compiler_;
+};
+
+}  // namespace baton::node
