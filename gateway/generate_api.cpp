@@ -117,6 +117,13 @@ ApiResult<GenerateApi::Ready> GenerateApi::prepare(const std::string& body,
   if (!choices) {
     return std::unexpected(std::move(choices).error());
   }
+  const auto grammar = answer_grammar(*api, *found->model, choices->front().prompt, deps_.grammars);
+  if (!grammar) {
+    return std::unexpected(grammar.error());
+  }
+  for (GenerateRequest& choice : *choices) {
+    choice.grammar = *grammar;
+  }
   std::vector<PromptChains> chains;
   std::uint64_t prompt_tokens = 0;
   std::uint64_t answer_tokens = 0;
