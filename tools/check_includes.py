@@ -29,7 +29,7 @@ ALLOWED = {
     "decode_node": NODE,
     "gateway": ["common", *GATEWAY_ENGINE],
     "cli": ["common", "kernels", "engine", "transfer", "node", *PROGRAM_FOLDERS, "bench"],
-    "bench": ["common", "kernels", "engine", "transfer", "node", "prefill_node", "decode_node", "cli"],
+    "bench": ["common", "kernels", "engine", "transfer", "node", "prefill_node", "decode_node", "gateway", "cli"],
     "tests": ["common", "kernels", "engine", "transfer", "node", *PROGRAM_FOLDERS, "cli", "bench"],
 }
 
