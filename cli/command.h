@@ -39,6 +39,7 @@ void add_bench_engine(CLI::App& group, Action& chosen);
 void add_bench_gateway(CLI::App& group, Action& chosen);
 void add_bench_interference(CLI::App& group, Action& chosen);
 void add_bench_grammar(CLI::App& group, Action& chosen);
+void add_bench_route(CLI::App& group, Action& chosen);
 void add_bench_tokenizer(CLI::App& group, Action& chosen);
 void add_bench_transfer(CLI::App& group, Action& chosen);
 

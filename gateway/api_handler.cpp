@@ -10,6 +10,7 @@
 #include "gateway/json_text.h"
 #include "gateway/replies.h"
 #include "gateway/responses_api/kept_responses.h"
+#include "gateway/rollout.h"
 
 namespace baton::gateway {
 namespace {
@@ -215,11 +216,11 @@ void ApiHandler::get(const Exchange& exchange, const Caller& caller) {
 }
 
 void ApiHandler::list_models(HttpExchange& exchange, const Caller& caller) const {
-  const auto models = deps_.models.get();
+  const ServedModels models = deps_.models.rollout().visible(*deps_.models.get());
   std::string body = "{\"object\":\"list\",\"data\":[";
   bool first = true;
-  for (const auto& [id, model] : *models) {
-    if (model.nodes > 0 && caller.may_use_model(id)) {
+  for (const auto& [id, model] : models) {
+    if (caller.may_use_model(id)) {
       body += first ? "" : ",";
       append_model(body, model);
       first = false;
@@ -232,9 +233,9 @@ void ApiHandler::list_models(HttpExchange& exchange, const Caller& caller) const
 void ApiHandler::show_model(HttpExchange& exchange,
                             const Caller& caller,
                             const std::string& id) const {
-  const auto models = deps_.models.get();
-  const auto found = models->find(id);
-  if (found == models->end() || found->second.nodes == 0 || !caller.may_use_model(id)) {
+  const ServedModels models = deps_.models.rollout().visible(*deps_.models.get());
+  const auto found = models.find(id);
+  if (found == models.end() || !caller.may_use_model(id)) {
     return reply_error(exchange, model_not_found(id), new_request_id(exchange));
   }
   std::string body;

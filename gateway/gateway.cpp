@@ -23,6 +23,7 @@
 #include "gateway/key_source.h"
 #include "gateway/membership.h"
 #include "gateway/model_publisher.h"
+#include "gateway/rollout.h"
 #include "gateway/status_json.h"
 #include "gateway/work_pool.h"
 
@@ -47,6 +48,9 @@ TrackerOptions tracker_options(const ClusterConfig& config,
   options.call_timeout = tuning.call_timeout;
   options.restart_wait = tuning.restart_wait;
   options.failover.max_node_losses = config.gateway.max_node_losses;
+  options.routing.policy = route_policy_named(config.gateway.routing.policy);
+  options.routing.itl_tokens = config.gateway.routing.itl_tokens;
+  options.routing.linger = config.gateway.routing.expect;
   options.routing.pulls = config.transfer.pull;
   options.routing.mixer = system_random()();
   return options;
@@ -87,6 +91,8 @@ struct Gateway::Parts {
         network(control.executor(), log),
         keys([this] { return control.executor().now(); }, &metrics),
         key_source(control.executor(), keys, log, config.gateway.keys, config.gateway.keys_file),
+        rollout(config.gateway.models),
+        models(rollout),
         delivery(control.executor()),
         membership(
             control.executor(),
@@ -164,6 +170,7 @@ struct Gateway::Parts {
   TcpNetwork network;
   KeyRing keys;
   KeySource key_source;  // on the control strand
+  const Rollout rollout;
   ModelDirectory models;
   Delivery delivery;
   Membership membership;

@@ -14,6 +14,7 @@
 #include "gateway/responses_api/event_writer.h"
 #include "gateway/responses_api/kept_responses.h"
 #include "gateway/responses_api/parse_request.h"
+#include "gateway/rollout.h"
 #include "gateway/tools/chat_format.h"
 
 namespace baton::gateway {
@@ -40,7 +41,13 @@ std::string prompt_text(const ApiPrompt& prompt, const ModelArtifacts& artifacts
 
 // Requests of one session find the cache of the nodes that served it; 0: of none.
 std::uint64_t affinity_of(const ApiRequest& api) {
-  return api.prompt_cache_key.empty() ? 0 : std::hash<std::string>{}(api.prompt_cache_key);
+  return api.prompt_cache_key.empty() ? 0 : session_of(api.prompt_cache_key);
+}
+
+// What keeps a client on one revision of a model.
+std::uint64_t revision_session(const ApiRequest& api, const RandomSource& random) {
+  const std::string& key = api.prompt_cache_key.empty() ? api.user : api.prompt_cache_key;
+  return key.empty() ? random() : session_of(key);
 }
 
 }  // namespace
@@ -100,7 +107,8 @@ ApiResult<GenerateApi::Ready> GenerateApi::prepare(const std::string& body,
     }
     turns = std::move(*assembled);
   }
-  auto found = find_model(deps_.models, api->model, deps_.configured_model);
+  auto found = find_model(
+      deps_.models, api->model, deps_.configured_model, revision_session(*api, deps_.random));
   if (!found) {
     return std::unexpected(std::move(found).error());
   }
@@ -116,6 +124,13 @@ ApiResult<GenerateApi::Ready> GenerateApi::prepare(const std::string& body,
   auto choices = build_requests(*api, *found->model, deps_.random, unix_seconds());
   if (!choices) {
     return std::unexpected(std::move(choices).error());
+  }
+  const auto grammar = answer_grammar(*api, *found->model, choices->front().prompt, deps_.grammars);
+  if (!grammar) {
+    return std::unexpected(grammar.error());
+  }
+  for (GenerateRequest& choice : *choices) {
+    choice.grammar = *grammar;
   }
   std::vector<PromptChains> chains;
   std::uint64_t prompt_tokens = 0;
@@ -148,7 +163,7 @@ std::unique_ptr<AnswerWriter> GenerateApi::make_writer(Ready& ready) const {
       api.endpoint,
       fmt::format("{}{:016x}", id_prefix(api.endpoint), ready.choices.front().id.value),
       unix_seconds(),
-      ready.found.model->id,
+      api.model,
       ready.found.model->fingerprint,
       api.names_tier ? std::string(to_string(ready.tier)) : std::string()};
   if (api.endpoint == Endpoint::Responses) {

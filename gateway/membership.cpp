@@ -40,7 +40,7 @@ std::uint64_t hash_of(const NodeName& name) {
 
 }  // namespace
 
-NodeView Node::view() const {
+NodeView Node::view(TimePoint now) const {
   NodeView view;
   view.handle = handle;
   view.role = role;
@@ -53,7 +53,9 @@ NodeView Node::view() const {
   view.is_busy = busy;
   view.block_tokens = std::max(1U, model.layout().block_tokens());
   view.credits_left = load.credit_limit() > credits_used ? load.credit_limit() - credits_used : 0;
-  view.queued_tokens = std::max<std::uint64_t>(load.queued_tokens(), tokens_given);
+  view.work_s = work.left(now);
+  view.foreign_tokens = foreign_tokens;
+  view.queued_tokens = tokens_given + foreign_tokens;
   view.prefill_tokens_per_s = load.prefill_tokens_per_s();
   view.running = std::max(load.running(), sequences_given);
   view.max_batch = load.max_batch();
@@ -257,6 +259,8 @@ HeartbeatLimits Membership::limits() const {
 void Membership::on_heartbeat(Node& node, wire::Heartbeat& beat) {
   if (beat.has_load()) {
     node.load.Swap(beat.mutable_load());
+    node.foreign_tokens = node.load.queued_tokens() -
+                          std::min<std::uint64_t>(node.load.queued_tokens(), node.contexts_given);
     if (node.reactor.beat(node.load.reactor_ticks(), executor_.now(), limits()) ==
         PeerHealth::Dead) {
       stuck_[node.name] = {node.incarnation, node.load.reactor_ticks()};
@@ -350,7 +354,7 @@ std::vector<NodeView> Membership::views_of(const std::string& model) const {
   std::vector<NodeView> views;
   for (const auto& [name, node] : nodes_) {
     if (node->model.id() == model) {
-      views.push_back(node->view());
+      views.push_back(node->view(executor_.now()));
     }
   }
   return views;

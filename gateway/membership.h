@@ -29,6 +29,7 @@
 #include "gateway/pair_health.h"
 #include "gateway/reactor_watch.h"
 #include "gateway/router.h"
+#include "gateway/routing/predicted_work.h"
 
 namespace baton::gateway {
 
@@ -51,14 +52,17 @@ struct Node {
   // What this gateway has given it; kept by the request tracker.
   std::uint32_t credits_used = 0;     // prefill: requests outstanding
   std::uint64_t credits_taken = 0;    // prefill: requests ever given
-  std::uint64_t tokens_given = 0;     // prefill: their prompt tokens that it has to compute
+  std::uint64_t tokens_given = 0;     // prefill: their tokens that it has to compute
+  std::uint64_t contexts_given = 0;   // prefill: their tokens, with what it has cached
+  PredictedWork work;                 // prefill: what it has to do for them
+  std::uint64_t foreign_tokens = 0;   // prefill: what it reported beyond ours; others' requests
   std::uint32_t sequences_given = 0;  // decode: granted and not ended
   std::uint32_t open_reserves = 0;    // decode: Reserve calls in flight
   bool busy = false;                  // refused work; cleared by its next heartbeat or end
 
   bool is_draining() const { return draining || drain_asked; }
   NodeLife life() const { return {name, incarnation}; }
-  NodeView view() const;
+  NodeView view(TimePoint now) const;
 };
 
 // One model as its first node described it.

@@ -161,7 +161,6 @@ ApiResult<GenerateRequest> build_prompt(const ApiRequest& api,
       api.max_tokens.value_or(api.is_chat() ? room : kDefaultCompletionTokens);
   request.max_tokens = std::clamp<std::uint32_t>(wanted, 1, room);
   request.min_tokens = std::min(api.min_tokens, request.max_tokens);
-  request.grammar = api.output.grammar;
   if (!api.ignore_eos) {
     const auto ends = model.artifacts->tokenizer->stop_tokens();
     request.stop_tokens.assign(ends.begin(), ends.end());

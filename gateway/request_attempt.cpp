@@ -69,6 +69,9 @@ void RequestTracker::book_prefill(Tracked& tracked, Node& prefill) {
   tracked.alone_as = prefill.credits_used == 0 ? prefill.credits_taken : 0;
   ++prefill.credits_used;
   prefill.tokens_given += tracked.tokens_booked;
+  tracked.context_booked = context;
+  prefill.contexts_given += context;
+  prefill.work.begin(tracked.route.prefill_s, executor_.now());
   tracked.holds_credit = true;
 }
 
@@ -122,7 +125,7 @@ void RequestTracker::on_reserved(RequestId id,
 void RequestTracker::granted(Tracked& tracked, Node& decode, const wire::KvGrant& grant) {
   ++decode.sequences_given;
   tracked.holds_sequence = true;
-  tracked.model_stamp = decode.view().model_stamp;
+  tracked.model_stamp = decode.view(executor_.now()).model_stamp;
   tracked.granted = executor_.now();
   // Only now: a decode node that is full refuses many for each that it takes.
   predictions_[tracked.request.model].on_begun(
@@ -353,7 +356,8 @@ void RequestTracker::learn(const Tracked& tracked,
   } else if (node.handle == tracked.route.decode) {
     routing_.on_transfer({tracked.route.prefill, tracked.route.decode},
                          figures.kv_bytes_moved,
-                         static_cast<double>(figures.transfer_us) / 1e6);
+                         static_cast<double>(figures.transfer_us) / 1e6,
+                         std::chrono::duration<double>(tracked.figures.prefill).count());
   }
 }
 
@@ -366,6 +370,8 @@ void RequestTracker::give_back_credit(Tracked& tracked) {
   if (Node* node = membership_.find(tracked.route.prefill)) {
     --node->credits_used;
     node->tokens_given -= tracked.tokens_booked;
+    node->contexts_given -= tracked.context_booked;
+    node->work.end(tracked.route.prefill_s, executor_.now());
     node->busy = false;
   }
 }

@@ -265,6 +265,9 @@ std::expected<Route, RouteMiss> choose_route(std::span<const NodeView> nodes,
   route.decode = nodes[taken.decode].handle;
   route.held_tokens =
       need.held_tokens.empty() ? 0 : need.held_tokens[local ? taken.decode : taken.prefill];
+  if (!local) {
+    route.prefill_s = RouteCost(nodes, need).prefill_seconds(taken.prefill, taken.decode);
+  }
   return route;
 }
 

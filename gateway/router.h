@@ -46,7 +46,7 @@ struct RouteNeed {
   std::uint64_t affinity = 0;         // requests of one session have the same; 0: none
   std::uint64_t draw = 0;             // random bits; 0: of equals the first
   const LinkSpeeds* links = nullptr;  // null: nothing was measured
-  double itl_tokens = 32;             // tokens of an answer for which a slower step is counted
+  double itl_tokens = 8;              // tokens of an answer for which a slower step is counted
   bool pulls = true;                  // prefill nodes take blocks that decode holds
 };
 
@@ -54,6 +54,7 @@ struct Route {
   NodeHandle prefill{};  // zero: the decode node prefills itself
   NodeHandle decode{};
   std::uint32_t held_tokens = 0;  // of the prompt, by whoever prefills
+  double prefill_s = 0;           // predicted, once it is begun
   bool is_local() const { return prefill == NodeHandle{}; }
 };
 

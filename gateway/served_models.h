@@ -46,14 +46,21 @@ struct ServedModel {
 
 using ServedModels = std::map<std::string, ServedModel>;  // by id
 
+class Rollout;
+
 class ModelDirectory {
  public:
+  // `rollout`: names of models beside those that nodes bring; outlives the directory.
+  explicit ModelDirectory(const Rollout& rollout) : rollout_(rollout) {}
+
   std::shared_ptr<const ServedModels> get() const { return models_.load(); }
+  const Rollout& rollout() const { return rollout_; }
   void publish(ServedModels models) {
     models_.store(std::make_shared<const ServedModels>(std::move(models)));
   }
 
  private:
+  const Rollout& rollout_;
   std::atomic<std::shared_ptr<const ServedModels>> models_{std::make_shared<const ServedModels>()};
 };
 

@@ -16,6 +16,7 @@
 #include "gateway/prompt_builder.h"
 #include "gateway/replies.h"
 #include "gateway/responses.h"
+#include "gateway/rollout.h"
 
 namespace baton::gateway {
 
@@ -58,7 +59,7 @@ ApiResult<FoundModel> TokenizeApi::model_for(const std::string& id, const Caller
   if (!caller.may_use_model(name)) {
     return std::unexpected(model_not_found(name));
   }
-  return find_model(deps_.models, name, deps_.configured_model);
+  return find_model(deps_.models, name, deps_.configured_model, session_of(name));
 }
 
 ApiResult<std::string> TokenizeApi::tokens_of(const std::string& body, const Caller& caller) const {

@@ -60,11 +60,12 @@ struct TrackedRequest {
   std::string packed_prompt;  // between Reserve and Prefill
   Route route;
   bool holds_credit = false;
-  std::uint64_t tokens_booked = 0;  // with the credit
-  std::uint64_t alone_as = 0;       // the node's credits_taken then, if it had no other; or 0
-  SentBlocks::Ticket sent = 0;      // until the prompt is computed
-  bool holds_sequence = false;      // counted in the decode node's sequences_given
-  bool decode_has_begun = false;    // a token or end came from the decode node
+  std::uint64_t tokens_booked = 0;  // with the credit: to be computed
+  std::uint32_t context_booked = 0;
+  std::uint64_t alone_as = 0;     // the node's credits_taken then, if it had no other; or 0
+  SentBlocks::Ticket sent = 0;    // until the prompt is computed
+  bool holds_sequence = false;    // counted in the decode node's sequences_given
+  bool decode_has_begun = false;  // a token or end came from the decode node
   TokenOrder order;
 
   // Of all attempts.

@@ -104,7 +104,7 @@ bool Scheduler::admit(Job& job) {
   }
   job.figures.cached_tokens = held * block_tokens;
   job.figures.queue_us = node::to_us(parts_.executor.now() - job.arrived);
-  if (restore(job, prefix, *own)) {
+  if (!scores_prompt && restore(job, prefix, *own)) {
     return true;
   }
   const std::uint32_t worth =

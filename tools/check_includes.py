@@ -29,7 +29,7 @@ ALLOWED = {
     "decode_node": NODE,
     "gateway": ["common", *GATEWAY_ENGINE],
     "cli": ["common", "kernels", "engine", "transfer", "node", *PROGRAM_FOLDERS, "bench"],
-    "bench": ["common", "kernels", "engine", "transfer", "node", "prefill_node", "decode_node", "cli"],
+    "bench": ["common", "kernels", "engine", "transfer", "node", "prefill_node", "decode_node", "gateway", "cli"],
     "tests": ["common", "kernels", "engine", "transfer", "node", *PROGRAM_FOLDERS, "cli", "bench"],
 }
 
@@ -116,7 +116,7 @@ def self_test():
         ("prefill_node/a.cpp", '#include "node/client.h"', True),
         ("prefill_node/a.cpp", '#include "decode_node/service.h"', False),
         ("node/a.cpp", '#include "prefill_node/service.h"', False),
-        ("bench/a.cpp", '#include "gateway/router.h"', False),
+        ("bench/a.cpp", '#include "gateway/router.h"', True),
         ("cli/a.cpp", '#include "gateway/router.h"', True),
         ("cli/a.cpp", "#include <common/base/b.h>", False),
         ("cli/a.cpp", '#include "b.h"', False),

@@ -112,8 +112,30 @@ class Checker {
     if (gateway.tls.certificate.empty() != gateway.tls.key.empty()) {
       add("gateway.tls", "certificate and key belong together; one of them is missing");
     }
+    check_models(gateway.models);
     for (ConfigProblem& problem : check_api_keys(gateway.keys, "gateway.keys")) {
       problems_.push_back(std::move(problem));
+    }
+  }
+
+  void check_models(const std::vector<ModelName>& names) {
+    std::set<std::string> ids;
+    for (std::size_t i = 0; i < names.size(); ++i) {
+      const auto path = fmt::format("gateway.models.{}", i);
+      if (!names[i].id.empty() && !ids.insert(names[i].id).second) {
+        add(path + ".id", fmt::format("'{}' stands twice", names[i].id));
+      }
+      std::uint64_t weights = 0;
+      std::set<std::string> models;
+      for (const ModelRevision& revision : names[i].revisions) {
+        weights += revision.weight;
+        if (!revision.model.empty() && !models.insert(revision.model).second) {
+          add(path + ".revisions", fmt::format("'{}' stands twice", revision.model));
+        }
+      }
+      if (weights == 0) {
+        add(path + ".revisions", "needs at least one revision with a weight above 0");
+      }
     }
   }
 

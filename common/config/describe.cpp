@@ -174,8 +174,9 @@ std::string describe_config() {
     if (depth == 0) {
       out += "\n";
     }
-    if (key.path.find(".keys.N.") != std::string::npos) {
-      // An entry would need a hash; the list stays empty.
+    if (key.path.find(".N.") != std::string::npos &&
+        key.path.find(".pool.N.") == std::string::npos) {
+      // An entry would change what the gateway does; the list stays empty.
       out += fmt::format("{}# {}: {}\n", indent, name, comment_of(key));
       continue;
     }

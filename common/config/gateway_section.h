@@ -1,4 +1,5 @@
-// The gateway's part of cluster.yaml: listeners, limits, TLS, keys and tiers.
+// The gateway's part of cluster.yaml: listeners, limits, routing, names of models, TLS, keys and
+// tiers.
 //
 // Thread: const after loading. Failure: none here; the loader checks.
 #pragma once
@@ -45,6 +46,24 @@ struct ApiKeyEntry {
   std::vector<std::string> models;      // empty: all
 };
 
+struct RoutingSection {
+  std::string policy = "cost";   // cost, prefix, least_load, random
+  std::uint32_t itl_tokens = 8;  // tokens of an answer for which a slower step is counted
+  std::chrono::milliseconds expect{2'000};  // announcement of blocks just computed
+};
+
+// What nodes call a model, and its share of a name's requests.
+struct ModelRevision {
+  std::string model;
+  std::uint32_t weight = 100;  // 0: none
+};
+
+// A name that clients use, served by revisions side by side.
+struct ModelName {
+  std::string id;
+  std::vector<ModelRevision> revisions;
+};
+
 struct TlsSection {
   std::string certificate;  // PEM, with the chain; empty: plain HTTP
   std::string key;          // PEM
@@ -72,6 +91,8 @@ struct GatewaySection {
   std::uint32_t store_responses_mb = 0;   // memory for kept answers of /v1/responses; 0: none kept
   std::uint32_t client_buffer_kb = 1024;  // unsent bytes a slow reader may have before it is cut
   std::vector<std::string> cors_origins{"*"};
+  RoutingSection routing;
+  std::vector<ModelName> models;  // beside those that nodes bring
   TlsSection tls;
   std::string keys_file;          // YAML with `keys:`
   std::vector<ApiKeyEntry> keys;  // beside those of the file; none at all: open

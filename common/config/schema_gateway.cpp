@@ -1,4 +1,5 @@
-// The schema's part for the gateway: listeners and limits, TLS, keys, tiers.
+// The schema's part for the gateway: listeners and limits, routing, names of models, TLS, keys,
+// tiers.
 #include "common/config/schema.h"
 
 namespace baton {
@@ -11,6 +12,9 @@ const TextRule kName{Form::Name, true, {}};
 const TextRule kAddress{Form::Address, true, {}};
 const TextRule kOrigin{Form::Origin, true, {}};
 const TextRule kSha256{Form::Sha256, true, {}};
+
+const TextRule kRequired{Form::Any, true, {}};
+const TextRule kPolicy{Form::Choice, true, {"cost", "prefix", "least_load", "random"}};
 
 TextRule tier_rule() {
   return TextRule{Form::Choice, true, {kTierNames.begin(), kTierNames.end()}};
@@ -133,6 +137,47 @@ void visit_keys(std::vector<ApiKeyEntry>& keys, ConfigVisitor& v) {
       "everybody may ask for everything.");
 }
 
+void visit_routing(RoutingSection& s, ConfigVisitor& v) {
+  v.begin_section("routing", "Which nodes a request goes to.");
+  v.text(
+      "policy",
+      s.policy,
+      kPolicy,
+      "cost: the fewest seconds, of queue, computing, transfer and slower steps. For comparison: "
+      "prefix, a score of cached share and load; least_load, without caches; random.");
+  v.number("itl_tokens",
+           s.itl_tokens,
+           0,
+           4096,
+           "cost: tokens of an answer for which a slower step is counted. Trades time to the first "
+           "token for pace.");
+  v.millis("expect_ms",
+           s.expect,
+           0,
+           600'000,
+           "How long blocks count as held that were just computed and are not announced yet.");
+  v.end_section();
+}
+
+void visit_model_name(ModelName& s, ConfigVisitor& v) {
+  v.text("id", s.id, kRequired, "Name that clients use.");
+  v.entries(
+      "revisions",
+      "list of revisions",
+      [&s] { s.revisions.clear(); },
+      [&s, &v] {
+        ModelRevision& revision = s.revisions.emplace_back();
+        v.text("model", revision.model, kRequired, "model.id of its nodes.");
+        v.number("weight",
+                 revision.weight,
+                 0,
+                 1'000'000,
+                 "Its share of the requests, beside the others' weights. 0: none.");
+      },
+      "What serves it. A session stays on its revision; where that has no pair of nodes, the next "
+      "takes over.");
+}
+
 void visit_tier(std::string_view name, std::string_view help, TierSection& s, ConfigVisitor& v) {
   v.begin_section(name, help);
   v.number("share_percent",
@@ -186,6 +231,14 @@ void visit_gateway(GatewaySection& s, ConfigVisitor& v) {
           s.cors_origins,
           kOrigin,
           "Web pages that may read replies, such as https://chat.example; \"*\": all.");
+  visit_routing(s.routing, v);
+  v.entries(
+      "models",
+      "list of names",
+      [&s] { s.models.clear(); },
+      [&s, &v] { visit_model_name(s.models.emplace_back(), v); },
+      "Names beside those that nodes bring: revisions of a model side by side. A name that nodes "
+      "have, too, hides theirs.");
   visit_tls(s.tls, v);
   v.text("keys_file",
          s.keys_file,

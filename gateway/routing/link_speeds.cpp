@@ -7,18 +7,22 @@ namespace {
 
 // Shorter ones are mostly round trips.
 constexpr std::uint64_t kLeastBytes = 64U << 10U;
-constexpr double kWeight = 0.2;  // of the newest
+// Of the newest, which only says "not slower than this".
+constexpr double kSlowerWeight = 0.02;
 
 }  // namespace
 
-void LinkSpeeds::observe(const NodePair& pair, std::uint64_t bytes, double seconds) {
+void LinkSpeeds::observe(const NodePair& pair,
+                         std::uint64_t bytes,
+                         double exposed_s,
+                         double compute_s) {
   if (bytes < kLeastBytes) {
     return;
   }
-  const double measured = seconds / static_cast<double>(bytes);
-  const auto [at, is_new] = pairs_.emplace(pair, measured);
+  const double bound = (exposed_s + compute_s) / static_cast<double>(bytes);
+  const auto [at, is_new] = pairs_.emplace(pair, bound);
   if (!is_new) {
-    at->second += kWeight * (measured - at->second);
+    at->second = std::min(bound, at->second + kSlowerWeight * (bound - at->second));
   }
 }
 

@@ -33,10 +33,12 @@ struct NodeView {
   bool is_draining = false;
   bool is_busy = false;  // refused lately, and nothing has changed there since
   std::uint32_t block_tokens = 32;
-  std::uint64_t queued_tokens = 0;  // the larger of what it reports and what we gave it
+  std::uint64_t queued_tokens = 0;  // what we gave it, less what it holds, and others' work
   float prefill_tokens_per_s = 0;   // 0: not measured yet
   // Prefill.
   std::uint32_t credits_left = 0;
+  double work_s = -1;  // what is left of the work we gave it, as predicted; below 0: not predicted
+  std::uint64_t foreign_tokens = 0;  // of its queue, by others
   // Decode.
   std::uint32_t running = 0;  // the larger of what it reports and what we gave it
   std::uint32_t max_batch = 0;

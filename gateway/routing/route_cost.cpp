@@ -10,6 +10,10 @@ namespace {
 constexpr double kUnmeasuredRate = 1000;  // tokens a second
 constexpr double kUnmeasuredStep = 0.02;  // seconds
 constexpr double kPullRoundTrip = 2e-3;   // seconds
+// Of those that wait behind work, not all would have had to be served there.
+constexpr double kHeldUp = 0.7;
+// Transfers hide behind computing for the most part, but take bandwidth from others.
+constexpr double kMoveShare = 0.1;
 // Above this share of the memory a node soon has to take blocks from others.
 constexpr double kFullShare = 0.9;
 
@@ -40,7 +44,10 @@ RouteCost::RouteCost(std::span<const NodeView> nodes, const RouteNeed& need)
     }
   }
   usual_rate_ = measured > 0 ? sum / measured : kUnmeasuredRate;
-  busy_share_ = prefills > 0 ? static_cast<double>(busy) / prefills : 0;
+  // A second of work on a queue that is busy for a share b of the time holds up about b / (1 - b)
+  // others.
+  const double idle = prefills - busy + prefills / (prefills + 1.0);
+  busy_weight_ = prefills > 0 ? kHeldUp * busy / idle : 0;
   for (std::size_t i = 0; i < nodes.size(); ++i) {
     terms_[i].compute = compute(nodes[i], held(i));
     terms_[i].wait = nodes[i].role == NodeRole::Prefill ? queue_seconds(i) : effect(nodes[i]);
@@ -57,7 +64,9 @@ double RouteCost::rate(const NodeView& node) const {
 }
 
 double RouteCost::queue_seconds(std::size_t prefill) const {
-  return static_cast<double>(nodes_[prefill].queued_tokens) / rate(nodes_[prefill]);
+  const NodeView& node = nodes_[prefill];
+  return node.work_s < 0 ? static_cast<double>(node.queued_tokens) / rate(node)
+                         : node.work_s + static_cast<double>(node.foreign_tokens) / rate(node);
 }
 
 double RouteCost::compute(const NodeView& node, std::uint32_t held) const {
@@ -93,23 +102,37 @@ double RouteCost::effect(const NodeView& decode) const {
   return need_.itl_tokens * steps;
 }
 
-double RouteCost::remote(std::size_t prefill, std::size_t decode) const {
-  const NodeView& from = nodes_[prefill];
+double RouteCost::move(std::size_t prefill, std::size_t decode, std::uint32_t tokens) const {
   const NodeView& to = nodes_[decode];
   const double per_byte = need_.links == nullptr
                               ? LinkSpeeds::kUnmeasured
-                              : need_.links->seconds_per_byte({from.handle, to.handle});
-  const auto move = [&](std::uint32_t tokens) {
-    return static_cast<double>(tokens) / std::max(1U, to.block_tokens) *
-           static_cast<double>(to.layout.block_bytes_all_layers()) * per_byte;
-  };
-  double compute_s = terms_[prefill].compute;
+                              : need_.links->seconds_per_byte({nodes_[prefill].handle, to.handle});
+  return static_cast<double>(tokens) / std::max(1U, to.block_tokens) *
+         static_cast<double>(to.layout.block_bytes_all_layers()) * per_byte;
+}
+
+RouteCost::Work RouteCost::work(std::size_t prefill, std::size_t decode) const {
+  const std::uint32_t own = held(prefill);
   const std::uint32_t theirs = held(decode);
-  if (const std::uint32_t own = held(prefill); need_.pulls && theirs > own) {
-    compute_s = std::min(compute_s, kPullRoundTrip + move(theirs - own) + compute(from, theirs));
+  const auto usual = [&](std::uint32_t held) {
+    return static_cast<double>(std::max(1U, need_.context_tokens) - held) / usual_rate_;
+  };
+  Work work{terms_[prefill].compute, usual(own)};
+  if (need_.pulls && theirs > own) {
+    const double pull = kPullRoundTrip + move(prefill, decode, theirs - own);
+    const double whole = pull + compute(nodes_[prefill], theirs);
+    if (whole < work.seconds) {
+      work = {whole, pull + usual(theirs)};
+    }
   }
-  return terms_[prefill].wait + compute_s * (1 + busy_share_) +
-         move(need_.context_tokens - theirs) + terms_[decode].wait;
+  return work;
+}
+
+double RouteCost::remote(std::size_t prefill, std::size_t decode) const {
+  const Work work = this->work(prefill, decode);
+  return terms_[prefill].wait + work.seconds + busy_weight_ * work.usual_seconds +
+         kMoveShare * move(prefill, decode, need_.context_tokens - held(decode)) +
+         terms_[decode].wait;
 }
 
 double RouteCost::local(std::size_t decode) const {

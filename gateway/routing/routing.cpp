@@ -45,10 +45,6 @@ void Routing::on_prefill(NodeHandle node,
   }
 }
 
-void Routing::on_transfer(const NodePair& pair, std::uint64_t bytes, double seconds) {
-  links_.observe(pair, bytes, seconds);
-}
-
 void Routing::on_node_down(NodeHandle node) {
   if (const auto found = nodes_.find(node); found != nodes_.end()) {
     map_.retire(found->second.slot);

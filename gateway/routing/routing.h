@@ -23,7 +23,7 @@ namespace baton::gateway {
 
 struct RoutingOptions {
   RoutePolicy policy = RoutePolicy::Cost;
-  double itl_tokens = 32;                       // RouteNeed::itl_tokens
+  double itl_tokens = 8;                        // RouteNeed::itl_tokens
   bool pulls = true;                            // RouteNeed::pulls
   Duration linger = std::chrono::seconds(2);    // of blocks computed and not announced
   std::uint64_t mixer = 0x2545f4914f6cdd1dULL;  // drawn at random where clients may be hostile
@@ -49,7 +49,9 @@ class Routing {
   void on_step(NodeHandle node, std::uint64_t steps, std::uint32_t running, double seconds);
   // `tokens` were computed behind `held` others, with no other request of ours on the node.
   void on_prefill(NodeHandle node, std::uint32_t held, std::uint32_t tokens, double seconds);
-  void on_transfer(const NodePair& pair, std::uint64_t bytes, double seconds);
+  void on_transfer(const NodePair& pair, std::uint64_t bytes, double exposed_s, double compute_s) {
+    links_.observe(pair, bytes, exposed_s, compute_s);
+  }
   void on_node_down(NodeHandle node);
 
   // ---- for one request

@@ -100,7 +100,7 @@ bool CallParser::content(AnswerParts& out, bool at_end) {
     return false;
   }
   const char c = text_[first];
-  if (is_start_ && syntax_.bare && (c == '{' || (c == '[' && syntax_.list))) {
+  if (is_start_ && (syntax_.bare || options_.bare) && (c == '{' || (c == '[' && syntax_.list))) {
     is_start_ = false;
     at_ = first;
     retry_ = first + 1;

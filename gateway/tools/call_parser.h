@@ -29,6 +29,7 @@ struct CallOptions {
   std::vector<std::string> names;  // of the functions that may be called
   bool hold = false;
   bool one_call = false;  // what follows the first call is dropped
+  bool bare = false;      // a grammar makes calls begin the answer, whatever the format's opener
 };
 
 class CallParser {

@@ -7,6 +7,7 @@
 #include <span>
 
 #include "engine/chat_template/chat_template.h"
+#include "gateway/grammar_checker.h"
 #include "gateway/openai_request.h"
 #include "gateway/served_models.h"
 #include "gateway/tools/answer_text.h"
@@ -17,6 +18,14 @@ namespace baton::gateway {
 ApiResult<void> write_messages(const ApiRequest& api,
                                const ServedModel& model,
                                engine::ChatTemplateInput& input);
+
+// What the answer must be: what the client asked for, or calls, or either; kind None when it is
+// free. A tool that is not strict, and whose schema no grammar can hold to, gets any arguments that
+// are an object.
+ApiResult<Grammar> answer_grammar(const ApiRequest& api,
+                                  const ServedModel& model,
+                                  std::span<const TokenId> prompt,
+                                  GrammarChecker& grammars);
 
 AnswerTextOptions answer_options(const ApiRequest& api,
                                  const ServedModel& model,

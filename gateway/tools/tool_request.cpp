@@ -91,13 +91,12 @@ ApiResult<FunctionTool> read_tool(const JsonElement& value, const std::string& p
   JsonFields inner(*function, kFunctionFields, at + ".");
   FunctionTool tool;
   std::string description;
-  bool strict = false;
   if (!inner.has("name")) {
     return std::unexpected(missing_field(at + ".name"));
   }
   inner.read("name", tool.name);
   inner.read("description", description);
-  inner.read("strict", strict);
+  inner.read("strict", tool.strict);
   if (inner.error()) {
     return std::unexpected(*inner.error());
   }

@@ -18,6 +18,7 @@ struct FunctionTool {
   std::string name;
   std::string json;             // as templates take it: {"type":"function","function":{…}}
   std::string parameters_json;  // the schema of its arguments
+  bool strict = false;          // a schema that no grammar can hold to is refused
 };
 
 enum class ToolChoice : std::uint8_t { None, Auto, Required, Named };

@@ -72,6 +72,18 @@ TEST_F(NodesFileTier, PromptThatWasPushedOutIsBroughtBack) {
   EXPECT_EQ(cluster_.node("p0").metric("baton_kv_file_broken_blocks_total"), 0);
 }
 
+TEST_F(NodesFileTier, PromptWhoseTokensAreScoredIsComputed) {
+  const GenerateRequest first = make_request(1, 100, 5);
+  compute_and_push_out(first);
+  GenerateRequest again = first;
+  again.id = RequestId{2};
+  again.prompt_logprobs = 0;
+  const Answer& answer = ask(again, "d1");
+  EXPECT_EQ(answer.figures.at("p0").cached_tokens, 0U);
+  EXPECT_FALSE(answer.prompt_logprobs.empty());
+  EXPECT_EQ(tier().stats().hit_tokens, 0U);
+}
+
 class NodesFileTierThreads : public NodesFileTier {
  protected:
   NodesFileTierThreads() : NodesFileTier(true) {}

@@ -335,6 +335,11 @@ def test_tool_calls(scripted):
     assert len({call.id for call in calls}) == 2 and all(call.type == "function" for call in calls)
     one = scripted.ask(prompt, tools=TOOLS, parallel_tool_calls=False).choices[0]
     assert len(one.message.tool_calls) == 1 and one.finish_reason == "tool_calls"
+    must = scripted.ask(prompt, tools=TOOLS, tool_choice="required").choices[0]
+    assert len(must.message.tool_calls) == 2 and must.finish_reason == "tool_calls"
+    named = {"type": "function", "function": {"name": "get_weather"}}
+    one = scripted.ask(prompt, tools=TOOLS, tool_choice=named).choices[0]
+    assert len(one.message.tool_calls) == 1 and one.finish_reason == "stop"
     none = scripted.ask(prompt, tools=TOOLS, tool_choice="none").choices[0]
     assert none.message.tool_calls is None and none.finish_reason == "stop"
 

@@ -7,6 +7,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <sstream>
 
 #include "common/base/random.h"
@@ -369,6 +370,33 @@ TEST(Config, DescriptionIsAValidFileOfDefaults) {
   for (const auto& key : config_keys()) {
     const auto name = key.path.substr(key.path.rfind('.') + 1);
     EXPECT_THAT(describe_config(), HasSubstr(name + ":")) << key.path;
+  }
+}
+
+TEST(Config, NamesOfModelsAndRouting) {
+  const std::string text =
+      "cluster:\n  token: t\ngateway:\n  routing:\n    policy: prefix\n  models:\n";
+  const auto good = parse_config(text +
+                                     "    - id: chat\n      revisions:\n        - model: old\n"
+                                     "          weight: 90\n        - model: new\n",
+                                 "c",
+                                 {});
+  ASSERT_TRUE(good) << good.error().message;
+  EXPECT_EQ(good->gateway.routing.policy, "prefix");
+  ASSERT_EQ(good->gateway.models.size(), 1U);
+  EXPECT_EQ(good->gateway.models[0].revisions[0].weight, 90U);
+  EXPECT_EQ(good->gateway.models[0].revisions[1].weight, 100U);
+  for (const auto& [entry, problem] : std::map<std::string, std::string>{
+           {"    - id: a\n", "gateway.models.0.revisions: needs at least one"},
+           {"    - id: a\n      revisions: [{model: x, weight: 0}]\n", "with a weight above 0"},
+           {"    - id: a\n      revisions: [{model: x}, {model: x}]\n", "'x' stands twice"},
+           {"    - id: a\n      revisions: [{weight: 3}]\n", "revisions.0.model: is required"},
+           {"    - id: a\n      revisions: [{model: x}]\n    - id: a\n"
+            "      revisions: [{model: x}]\n",
+            "gateway.models.1.id: 'a' stands twice"}}) {
+    const auto bad = parse_config(text + entry, "c", {});
+    ASSERT_FALSE(bad) << entry;
+    EXPECT_THAT(bad.error().message, HasSubstr(problem));
   }
 }
 

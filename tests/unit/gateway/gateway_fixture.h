@@ -113,7 +113,10 @@ class GatewayTest : public ::testing::Test {
   }
   GenerateRequest last_request(const std::string& name) {
     GenerateRequest result;
-    nodes.run_and_wait([&] { result = cluster->node(name).seen().back(); });
+    nodes.run_and_wait([&] {
+      const auto& seen = cluster->node(name).seen();
+      result = seen.empty() ? GenerateRequest{} : seen.back();
+    });
     return result;
   }
   template <class Condition>

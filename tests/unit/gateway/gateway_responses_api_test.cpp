@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "gateway/key_ring.h"
 #include "tests/support/byte_tokenizer.h"
 #include "tests/unit/gateway/gateway_fixture.h"
 
@@ -99,6 +100,31 @@ TEST_F(GatewayTest, AKeptResponseIsFoundContinuedAndDeleted) {
   EXPECT_EQ(at(gone.body, "/error/code"), "previous_response_not_found");
   EXPECT_EQ(get("/v1/responses").status, 405);
   EXPECT_EQ(get("/v1/responses/" + id + "/input_items").status, 404);
+}
+
+TEST_F(GatewayTest, AKeptResponseIsOfTheKeyThatAskedForIt) {
+  config.gateway.store_responses_mb = 1;
+  for (const char* name : {"ada", "bob"}) {
+    ApiKeyEntry& key = config.gateway.keys.emplace_back();
+    key.name = name;
+    key.sha256 = to_hex(sha256(std::string("key-") + name));
+  }
+  start_pair();
+  const std::string ada = "Authorization: Bearer key-ada\r\n";
+  const std::string bob = "Authorization: Bearer key-bob\r\n";
+  const RawReply kept = post("/v1/responses", ask(R"(,"store":true)"), ada);
+  ASSERT_EQ(kept.status, 200) << kept.body;
+  const std::string path = "/v1/responses/" + at(kept.body, "/id");
+  const auto call = [&](const char* method, const std::string& key) {
+    return http_call(gateway->http_address(), method, path, "", key).status;
+  };
+  EXPECT_EQ(call("GET", ""), 401);
+  EXPECT_EQ(call("GET", bob), 404);
+  EXPECT_EQ(call("DELETE", bob), 404);
+  const std::string next = ask(R"(,"previous_response_id":")" + at(kept.body, "/id") + "\"");
+  EXPECT_EQ(post("/v1/responses", next, bob).status, 404);
+  EXPECT_EQ(post("/v1/responses", next, ada).status, 200);
+  EXPECT_EQ(call("GET", ada), 200);
 }
 
 TEST_F(GatewayTest, APromptTooLongNamesTheInput) {

@@ -110,6 +110,24 @@ TEST_F(GatewayTest, OneCallEndsTheAnswerWhenNoMoreAreWanted) {
   EXPECT_EQ(streamed.finish, "tool_calls");
 }
 
+TEST_F(GatewayTest, ForcedCallsComeWithAGrammar) {
+  start_pair(saying(kTwoCalls), saying(kTwoCalls));
+  const RawReply required =
+      post("/v1/chat/completions", chat(std::string(kTools) + R"(,"tool_choice":"required")"));
+  EXPECT_EQ(at(required.body, "/choices/0/finish_reason"), "tool_calls") << required.body;
+  EXPECT_EQ(last_request("d0").grammar.kind, Grammar::Kind::StructuralTag);
+  const RawReply named = post(
+      "/v1/chat/completions",
+      chat(std::string(kTools) + R"(,"tool_choice":{"type":"function","function":{"name":"f"}})"));
+  EXPECT_EQ(at(named.body, "/choices/0/finish_reason"), "stop");
+  EXPECT_EQ(at(named.body, "/choices/0/message/tool_calls/0/function/name"), "f");
+  const std::string grammar = last_request("d0").grammar.text;
+  EXPECT_NE(grammar.find("\"f\\\""), std::string::npos) << grammar;
+  EXPECT_EQ(grammar.find("\"g\\\""), std::string::npos) << grammar;
+  post("/v1/chat/completions", chat(kTools));
+  EXPECT_EQ(last_request("d0").grammar.kind, Grammar::Kind::None);
+}
+
 TEST_F(GatewayTest, WithoutToolsTheTextStays) {
   start_pair(saying(kTwoCalls), saying(kTwoCalls));
   for (const std::string& more :

@@ -21,7 +21,7 @@ class TrackerRoutingTest : public TrackerTest {
     events.set_sequence(sequence);
     events.set_reset(sequence == 1);
     for (const std::uint64_t hash :
-         chain_of(chains, held.prompt, node(name).view().block_tokens).hashes) {
+         chain_of(chains, held.prompt, node(name).view(executor.now()).block_tokens).hashes) {
       events.add_stored(hash);
     }
     tracker->on_kv_events(node(name), events);

@@ -47,13 +47,16 @@ TEST(TwoTermFit, NeverBelowZeroAndFollowsChange) {
 TEST(LinkSpeeds, LearnsEachPairAndForgetsANode) {
   LinkSpeeds links;
   const NodePair pair{NodeHandle{1}, NodeHandle{2}};
-  EXPECT_EQ(links.seconds_per_byte(pair), LinkSpeeds::kUnmeasured);
-  links.observe(pair, 100, 1);  // too small to tell
+  links.observe(pair, 100, 1, 1);  // too small to tell
   EXPECT_EQ(links.seconds_per_byte(pair), LinkSpeeds::kUnmeasured);
   for (int i = 0; i < 50; ++i) {
-    links.observe(pair, 1'000'000, 0.5);
+    links.observe(pair, 1'000'000, 0.001, 0.5);  // nearly all of it hides
   }
-  EXPECT_NEAR(links.seconds_per_byte(pair), 5e-7, 1e-9);
+  EXPECT_NEAR(links.seconds_per_byte(pair), 5.01e-7, 1e-10);
+  links.observe(pair, 1'000'000, 0.05, 0.01);  // little to hide behind: the link shows itself
+  EXPECT_NEAR(links.seconds_per_byte(pair), 6e-8, 1e-10);
+  links.observe(pair, 1'000'000, 0.001, 0.5);
+  EXPECT_LT(links.seconds_per_byte(pair), 7e-8);
   links.forget(NodeHandle{2});
   EXPECT_EQ(links.seconds_per_byte(pair), LinkSpeeds::kUnmeasured);
 }

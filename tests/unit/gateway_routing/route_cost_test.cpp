@@ -5,6 +5,7 @@
 #include <map>
 
 #include "gateway/routing/link_speeds.h"
+#include "gateway/routing/predicted_work.h"
 
 namespace baton::gateway {
 namespace {
@@ -43,7 +44,7 @@ TEST(RouteCost, AWarmCacheIsWorthAQueueUpToWhatItSaves) {
   auto route = choose_route(nodes, wanted);
   EXPECT_EQ(route->prefill, NodeHandle{3});
   EXPECT_EQ(route->held_tokens, 3200U);
-  nodes[2].queued_tokens = 5000;  // half the nodes are busy: what is saved counts 1.5 times
+  nodes[2].queued_tokens = 5500;  // half the nodes are busy: what is saved counts 1.4 times
   route = choose_route(nodes, wanted);
   EXPECT_EQ(route->prefill, NodeHandle{4});
   EXPECT_EQ(route->held_tokens, 0U);
@@ -60,7 +61,7 @@ TEST(RouteCost, DecodeThatHoldsThePrefixNeedsOnlyTheRest) {
   EXPECT_EQ(choose_route(nodes, wanted)->decode, NodeHandle{2});
   const RouteCost cost(nodes, wanted);
   const double bytes = 3200.0 / 32 * static_cast<double>(nodes[1].layout.block_bytes_all_layers());
-  EXPECT_NEAR(cost.remote(2, 0) - cost.remote(2, 1), bytes * LinkSpeeds::kUnmeasured, 1e-9);
+  EXPECT_NEAR(cost.remote(2, 0) - cost.remote(2, 1), bytes * LinkSpeeds::kUnmeasured / 10, 1e-9);
 }
 
 TEST(RouteCost, BlocksAreTakenFromDecodeWhenThatIsCheaper) {
@@ -74,7 +75,7 @@ TEST(RouteCost, BlocksAreTakenFromDecodeWhenThatIsCheaper) {
   const double pulls = RouteCost(nodes, wanted).remote(2, 1);
   EXPECT_NEAR(computes - pulls, 3.2, 0.1);
   LinkSpeeds slow;
-  slow.observe({NodeHandle{3}, NodeHandle{2}}, 1U << 20U, 1);
+  slow.observe({NodeHandle{3}, NodeHandle{2}}, 1U << 20U, 1, 0);
   wanted.links = &slow;
   RouteNeed never = wanted;
   never.pulls = false;
@@ -84,7 +85,7 @@ TEST(RouteCost, BlocksAreTakenFromDecodeWhenThatIsCheaper) {
 TEST(RouteCost, ASlowLinkIsAvoided) {
   const std::vector<NodeView> nodes = four();
   LinkSpeeds links;
-  links.observe({NodeHandle{3}, NodeHandle{1}}, 1U << 20U, 0.1);
+  links.observe({NodeHandle{3}, NodeHandle{1}}, 1U << 20U, 0.1, 0);
   RouteNeed wanted = need(4000);
   wanted.links = &links;
   const auto route = choose_route(nodes, wanted);
@@ -98,6 +99,31 @@ TEST(RouteCost, LongContextsCostMoreThanTheirTokens) {
   nodes[3].queued_tokens = 1000;
   EXPECT_EQ(choose_route(nodes, need(1000))->prefill, NodeHandle{3});
   EXPECT_EQ(choose_route(nodes, need(4000))->prefill, NodeHandle{4});
+}
+
+TEST(RouteCost, WorkThatIsNearlyDoneIsAShortQueue) {
+  std::vector<NodeView> nodes = four();
+  PredictedWork begun;
+  begun.begin(2, TimePoint{});
+  nodes[2].work_s = begun.left(TimePoint{} + std::chrono::milliseconds(1500));
+  nodes[3].work_s = 0.7;
+  EXPECT_EQ(choose_route(nodes, need(100))->prefill, NodeHandle{3});
+  nodes[2].foreign_tokens = 1000;  // of another gateway
+  EXPECT_EQ(choose_route(nodes, need(100))->prefill, NodeHandle{4});
+}
+
+TEST(PredictedWork, TakesOffWhatANodeHasBeenAt) {
+  const auto at = [](int ms) { return TimePoint{} + std::chrono::milliseconds(ms); };
+  PredictedWork work;
+  EXPECT_EQ(work.left(at(0)), 0);
+  work.begin(1, at(1000));
+  work.begin(3, at(1500));
+  EXPECT_DOUBLE_EQ(work.left(at(2000)), 3);
+  EXPECT_DOUBLE_EQ(work.left(at(60'000)), 2.2) << "late is not done: nearly all of one of two";
+  work.end(1, at(2500));
+  EXPECT_DOUBLE_EQ(work.left(at(3500)), 2);
+  work.end(3, at(9000));
+  EXPECT_EQ(work.left(at(9000)), 0);
 }
 
 TEST(RouteCost, TheRunningBatchCounts) {

@@ -144,6 +144,15 @@ TEST(CallParser, MistralListsAndNames) {
   }
 }
 
+TEST(CallParser, AGrammarMayMakeMistralsListBare) {
+  CallParser parser(ToolFormat::Mistral, {.names = {"now"}, .bare = true});
+  AnswerParts parts;
+  parser.push(R"([{"name": "now", "arguments": {}}, {"name": "now", "arguments": {"a": 1}}])",
+              parts);
+  parser.flush(parts);
+  EXPECT_EQ(written(parts), "#0 now|#0<{}|#1 now|#1<{\"a\": 1}");
+}
+
 TEST(CallParser, GemmaCallsMayStandInAFence) {
   const std::string call = "{\"name\": \"now\", \"parameters\": {}}";
   EXPECT_EQ(parsed(ToolFormat::Gemma, {call}), "#0 now|#0<{}");
