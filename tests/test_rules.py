@@ -156,6 +156,8 @@ def test_scrape_and_alertmanager_examples(tmp_path):
     scrape.write_text(baton("--config", str(CONFIG), "--scrape"))
     done = promtool("check", "config", scrape)
     assert done.returncode == 0, done.stdout + done.stderr
+    job = yaml.safe_load(scrape.read_text())["scrape_configs"][0]
+    assert job["honor_labels"], "the role of baton_nodes would be lost"
     targets = [target for entry in
                yaml.safe_load(scrape.read_text())["scrape_configs"][0]["static_configs"]
                for target in entry["targets"]]

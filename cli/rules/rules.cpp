@@ -359,6 +359,7 @@ std::string scrape_config(const ClusterConfig& config, const RuleOptions& option
       "scrape_configs:\n"
       "  - job_name: baton\n"
       "    scrape_interval: {}\n"
+      "    honor_labels: true  # a gateway's baton_nodes have the role of the nodes\n"
       "    static_configs:\n",
       options.speed_up > 1 ? "1s" : "15s");
   target(out, "gateway", "gateway", config.gateway.admin_listen);
