@@ -12,7 +12,7 @@ namespace baton::engine {
 // optional properties, which are told apart by their first letters; free rules may have many that
 // all go on with the same letter, which costs their square.
 constexpr std::size_t most_places(Grammar::Kind kind) {
-  return kind == Grammar::Kind::Regex || kind == Grammar::Kind::Ebnf ? 128 : 2048;
+  return kind == Grammar::Kind::Regex || kind == Grammar::Kind::Ebnf ? 128 : 512;
 }
 std::size_t count_places(const xgrammar::GrammarMatcher& matcher);
 

@@ -179,7 +179,7 @@ Status SchemaWriter::cases(std::string_view keyword,
   if (keyword == "oneOf") {
     for (std::size_t i = 0; i < each.size(); ++i) {
       for (std::size_t j = i + 1; j < each.size(); ++j) {
-        if (may_overlap(root_, each[i], each[j])) {
+        if (may_overlap(root_, each[i], each[j], overlap_work_)) {
           return wrong(place,
                        fmt::format("the cases {} and {} of 'oneOf' may both accept a value, which "
                                    "is not supported; give them different types or a required "

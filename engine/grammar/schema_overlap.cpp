@@ -1,9 +1,12 @@
 #include "engine/grammar/schema_overlap.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <string>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -16,8 +19,17 @@ using simdjson::dom::element;
 using simdjson::dom::element_type;
 using simdjson::dom::object;
 
-constexpr int kDepth = 8;                   // references and choices that are looked through
-constexpr std::size_t kMostPairs = 10'000;  // of values that are compared
+constexpr int kDepth = 8;  // references and choices that are looked through
+
+// False once `work` is used up.
+bool spend(OverlapWork& work, std::size_t amount = 1) {
+  if (amount > work.left) {
+    work.left = 0;
+    return false;
+  }
+  work.left -= static_cast<std::uint32_t>(amount);
+  return true;
+}
 
 std::optional<element> member(const element& schema, std::string_view name) {
   object fields;
@@ -59,22 +71,34 @@ std::optional<std::vector<element>> values_of(const element& schema) {
   return std::vector<element>(items.begin(), items.end());
 }
 
-bool are_equal(const element& a, const element& b) {
-  double x = 0;
-  double y = 0;
-  if (a.get(x) == SUCCESS && b.get(y) == SUCCESS) {
-    return x == y;
-  }
-  return simdjson::minify(a) == simdjson::minify(b);
+// The same text for equal values; large whole numbers may share one, which only refuses more.
+std::string canonical(const element& value) {
+  double number = 0;
+  return value.get(number) == SUCCESS ? fmt::format("{:.17g}", number) : simdjson::minify(value);
 }
 
-std::uint8_t schema_bits(const element& root, const element& unresolved, int depth) {
+bool have_equal(const std::vector<element>& a, const std::vector<element>& b) {
+  std::unordered_set<std::string> known;
+  for (const element& each : a) {
+    known.insert(canonical(each));
+  }
+  return std::ranges::any_of(b,
+                             [&](const element& each) { return known.contains(canonical(each)); });
+}
+
+std::uint8_t schema_bits(const element& root,
+                         const element& unresolved,
+                         int depth,
+                         OverlapWork& work) {
   const auto schema = resolved(root, unresolved);
-  if (!schema || depth > kDepth) {
+  if (!schema || depth > kDepth || !spend(work)) {
     return kAllTypeBits;
   }
   if (const auto values = values_of(*schema)) {
     std::uint8_t bits = 0;
+    if (!spend(work, values->size())) {
+      return kAllTypeBits;
+    }
     for (const element& value : *values) {
       bits |= type_bits(value);
     }
@@ -85,7 +109,10 @@ std::uint8_t schema_bits(const element& root, const element& unresolved, int dep
     if (const auto list = member(*schema, name); list && list->get(cases) == SUCCESS) {
       std::uint8_t bits = 0;
       for (const element each : cases) {
-        bits |= schema_bits(root, each, depth + 1);
+        bits |= schema_bits(root, each, depth + 1, work);
+        if (bits == kAllTypeBits) {
+          break;
+        }
       }
       return bits;
     }
@@ -119,25 +146,24 @@ bool requires_property(const element& schema, std::string_view name) {
   });
 }
 
-bool may_overlap_at(const element& root, const element& first, const element& second, int depth) {
+bool may_overlap_at(const element& root,
+                    const element& first,
+                    const element& second,
+                    int depth,
+                    OverlapWork& work) {
   const auto a = resolved(root, first);
   const auto b = resolved(root, second);
-  if (!a || !b || depth > kDepth) {
+  if (!a || !b || depth > kDepth || !spend(work)) {
     return true;
   }
-  const std::uint8_t common = schema_bits(root, *a, 0) & schema_bits(root, *b, 0);
+  const std::uint8_t common = schema_bits(root, *a, 0, work) & schema_bits(root, *b, 0, work);
   if (common == 0) {
     return false;
   }
   const auto left = values_of(*a);
   const auto right = values_of(*b);
   if (left && right) {
-    if (left->size() * right->size() > kMostPairs) {
-      return true;
-    }
-    return std::ranges::any_of(*left, [&](const element& x) {
-      return std::ranges::any_of(*right, [&](const element& y) { return are_equal(x, y); });
-    });
+    return !spend(work, left->size() + right->size()) || have_equal(*left, *right);
   }
   // Objects that both must have a property which cannot be the same in both.
   const auto a_properties = member(*a, "properties");
@@ -150,7 +176,7 @@ bool may_overlap_at(const element& root, const element& first, const element& se
   for (const auto& [key, schema] : fields) {
     const auto other = member(*b_properties, key);
     if (other && requires_property(*a, key) && requires_property(*b, key) &&
-        !may_overlap_at(root, schema, *other, depth + 1)) {
+        !may_overlap_at(root, schema, *other, depth + 1, work)) {
       return false;
     }
   }
@@ -215,8 +241,8 @@ std::optional<element> find_definition(const element& root, std::string_view ref
   return std::nullopt;
 }
 
-bool may_overlap(const element& root, const element& a, const element& b) {
-  return may_overlap_at(root, a, b, 0);
+bool may_overlap(const element& root, const element& a, const element& b, OverlapWork& work) {
+  return may_overlap_at(root, a, b, 0, work);
 }
 
 }  // namespace baton::engine

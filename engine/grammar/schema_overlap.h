@@ -31,8 +31,15 @@ std::uint8_t type_bits(std::string_view type_name);
 std::optional<simdjson::dom::element> find_definition(const simdjson::dom::element& root,
                                                       std::string_view reference);
 
+// Schemas and values that all comparisons of one schema may look at, in all; beyond it they may
+// overlap. References can make a small schema look endless.
+struct OverlapWork {
+  std::uint32_t left = 200'000;
+};
+
 bool may_overlap(const simdjson::dom::element& root,
                  const simdjson::dom::element& a,
-                 const simdjson::dom::element& b);
+                 const simdjson::dom::element& b,
+                 OverlapWork& work);
 
 }  // namespace baton::engine

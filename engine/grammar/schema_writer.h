@@ -14,6 +14,7 @@
 #include "common/base/error.h"
 #include "engine/grammar/json_schema.h"
 #include "engine/grammar/schema_keywords.h"
+#include "engine/grammar/schema_overlap.h"
 
 namespace baton::engine {
 
@@ -83,6 +84,7 @@ class SchemaWriter {
   std::string out_;
   std::vector<std::string> patterns_;
   std::size_t num_schemas_ = 0;
+  OverlapWork overlap_work_;  // over all oneOf
   std::size_t enum_bytes_ = 0;
   std::size_t pattern_size_ = 0;
 };

@@ -26,6 +26,30 @@ std::string refusal(std::string_view text) {
   return schema.error().message;
 }
 
+TEST(NormaliseSchema, SchemasThatBranchWithoutEndAreRefusedAtOnce) {
+  std::string branches = R"({"$ref": "#/$defs/A"})";
+  for (int i = 0; i < 100; ++i) {
+    branches += R"(, {"$ref": "#/$defs/A"})";
+  }
+  EXPECT_NE(refusal(R"({"oneOf": [{"$ref": "#/$defs/A"}, {"type": "string"}],
+                        "$defs": {"A": {"anyOf": [)" +
+                    branches + "]}}}")
+                .find("oneOf"),
+            std::string::npos);
+  // Objects whose properties lead back to themselves.
+  std::string fields;
+  std::string names;
+  for (int i = 0; i < 30; ++i) {
+    fields += (i == 0 ? "\"p" : ", \"p") + std::to_string(i) + R"(": {"$ref": "#/$defs/A"})";
+    names += (i == 0 ? "\"p" : ", \"p") + std::to_string(i) + "\"";
+  }
+  EXPECT_NE(refusal(R"({"oneOf": [{"$ref": "#/$defs/A"}, {"$ref": "#/$defs/A"}],
+                        "$defs": {"A": {"type": "object", "properties": {)" +
+                    fields + R"(}, "required": [)" + names + "]}}}")
+                .find("oneOf"),
+            std::string::npos);
+}
+
 TEST(NormaliseSchema, SaysDefaultsOutrightAndDropsNotes) {
   EXPECT_EQ(
       normal(R"({"title": "T", "type": "object", "x-order": 1,
