@@ -1,6 +1,7 @@
 // baton: the command-line tool. Parses the arguments and runs the chosen subcommand.
 #include <fmt/format.h>
 
+#include <csignal>
 #include <exception>
 
 #include "cli/command.h"
@@ -16,6 +17,7 @@ int report(const std::string& command, const Error& error) {
 
 int main(int argc, char** argv) {
   using namespace baton::cli;
+  std::signal(SIGPIPE, SIG_IGN);  // a peer that closes is an error of the call that notices
   CLI::App app("Baton: a language-model cluster with prefill and decode on separate nodes",
                "baton");
   app.require_subcommand(1);

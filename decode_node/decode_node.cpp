@@ -83,7 +83,7 @@ void DecodeNode::make_grants() {
           .on_cancelled = [this](GrantState state) { probe_.cancelled(phase_of(state)); },
           .on_failed =
               [this](const Grant& grant, const Error& why) {
-                deps_.log.warn("request {:x}: {}", grant.request.id.value, why.message);
+                deps_.log.warn("request {:016x}: {}", grant.request.id.value, why.message);
                 probe_.handed_back(why.code);
                 stream_.send_now(
                     grant.client,

@@ -14,8 +14,11 @@ bool is_json(std::string_view content_type) {
 }
 
 // A field that brings a grammar; a text with its name goes to the pool in vain, and no harm is
-// done.
+// done. Names may be written with escapes.
 bool may_have_grammar(std::string_view body) {
+  if (body.find("\\u") != std::string_view::npos) {
+    return true;
+  }
   for (const std::string_view name :
        {"\"response_format\"", "\"guided_", "\"structured_outputs\"", "\"tool_choice\""}) {
     if (body.find(name) != std::string_view::npos) {

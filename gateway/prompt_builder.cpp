@@ -43,6 +43,12 @@ ApiResult<void> ask_for_scores(const ApiRequest& api,
   if (request.prompt_logprobs < 0) {
     return {};
   }
+  if (!api.is_chat() && api.n > 1) {
+    return std::unexpected(bad_request("invalid_value",
+                                       "n",
+                                       "Log-probabilities of a prompt are given with n 1: every "
+                                       "further choice would compute the prompt again."));
+  }
   const std::size_t most = max_scored_prompt(request.prompt_logprobs);
   if (request.prompt.size() <= most) {
     return {};
@@ -207,6 +213,9 @@ ApiResult<std::vector<GenerateRequest>> build_requests(const ApiRequest& api,
       choices.push_back(is_last ? std::move(*prompt) : *prompt);
       choices.back().id = RequestId{random()};
       choices.back().choice = choice;
+      if (choice > 0) {
+        choices.back().prompt_logprobs = -1;  // the first choice's are told
+      }
     }
   }
   return choices;

@@ -3,21 +3,27 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace baton::gateway {
 
 WorkPool::WorkPool(std::uint32_t threads) {
   for (std::uint32_t i = 0; i < std::max(1U, threads); ++i) {
-    workers_.push_back(std::make_unique<Worker>());
-    workers_.back()->thread =
-        NamedThread(fmt::format("work-{}", i), [worker = workers_.back().get()](std::stop_token) {
-          for (auto tasks = worker->tasks.wait_all(); !tasks.empty();
-               tasks = worker->tasks.wait_all()) {
-            for (Task& task : tasks) {
-              task();
-            }
-          }
-        });
+    workers_.emplace_back(fmt::format("work-{}", i), [this](std::stop_token) {
+      std::unique_lock lock(mutex_);
+      while (true) {
+        ready_.wait(lock, [this] { return !tasks_.empty() || stopped_; });
+        if (tasks_.empty()) {
+          return;
+        }
+        Task task = std::move(tasks_.front());
+        tasks_.pop_front();
+        lock.unlock();
+        task();
+        task = nullptr;  // what it holds goes without the lock
+        lock.lock();
+      }
+    });
   }
 }
 
@@ -26,16 +32,21 @@ WorkPool::~WorkPool() {
 }
 
 void WorkPool::run(Task task) {
-  const std::uint32_t turn = next_.fetch_add(1, std::memory_order_relaxed);
-  workers_[turn % workers_.size()]->tasks.put(std::move(task));
+  const std::lock_guard lock(mutex_);
+  if (!stopped_) {
+    tasks_.push_back(std::move(task));
+    ready_.notify_one();
+  }
 }
 
 void WorkPool::stop() {
-  for (auto& worker : workers_) {
-    worker->tasks.close();
+  {
+    const std::lock_guard lock(mutex_);
+    stopped_ = true;
   }
-  for (auto& worker : workers_) {
-    worker->thread.join();
+  ready_.notify_all();
+  for (NamedThread& worker : workers_) {
+    worker.join();
   }
 }
 

@@ -4,13 +4,13 @@
 // Failure: after `stop` tasks are dropped.
 #pragma once
 
-#include <atomic>
+#include <condition_variable>
 #include <cstdint>
-#include <memory>
+#include <deque>
+#include <mutex>
 #include <vector>
 
 #include "common/exec/executor.h"
-#include "common/exec/mailbox.h"
 #include "common/exec/thread.h"
 
 namespace baton::gateway {
@@ -22,18 +22,17 @@ class WorkPool {
   WorkPool& operator=(const WorkPool&) = delete;
   ~WorkPool();
 
-  // To the threads in turn.
+  // To the first thread that is free.
   void run(Task task);
   // Finishes what was taken and joins. Idempotent.
   void stop();
 
  private:
-  struct Worker {
-    Mailbox<Task> tasks;
-    NamedThread thread;
-  };
-  std::vector<std::unique_ptr<Worker>> workers_;
-  std::atomic<std::uint32_t> next_{0};
+  std::mutex mutex_;
+  std::condition_variable ready_;
+  std::deque<Task> tasks_;
+  bool stopped_ = false;
+  std::vector<NamedThread> workers_;
 };
 
 }  // namespace baton::gateway

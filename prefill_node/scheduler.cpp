@@ -380,7 +380,7 @@ void Scheduler::failed(std::uint64_t number, const Error& why) {
   if (job == nullptr || job->state == JobState::Ending || job->end_reason) {
     return;
   }
-  parts_.log.warn("request {:x}: {}", job->id.value, why.message);
+  parts_.log.warn("request {:016x}: {}", job->id.value, why.message);
   parts_.probe.failed(why.code);
   parts_.stream.send_now(job->client, node::error_event(job->id, job->attempt, job->choice, why));
   end(*job, why.message);
