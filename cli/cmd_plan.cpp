@@ -16,7 +16,7 @@ namespace {
 
 struct PlanArguments {
   std::string model = "smollm2-135m-instruct";
-  std::string kv_dtype = "f16";
+  std::string kv_dtype = "i16";
   std::uint32_t block_tokens = 32;
   PlanWorkload load{.input_tokens = 1000, .output_tokens = 200, .requests_per_s = 1};
   double ttft_ms = 2000;
@@ -180,7 +180,7 @@ void add_plan(CLI::App& app, Action& chosen) {
       ->capture_default_str();
   command->add_option("--kv-dtype", a->kv_dtype, "Type of keys and values")
       ->capture_default_str()
-      ->check(CLI::IsMember({"f16", "f32", "i8", "f8"}));
+      ->check(CLI::IsMember({"i16", "f16", "f32", "i8", "f8"}));
   command->add_flag("--json", a->json, "Print one JSON line instead of text");
   command->footer(
       "Queues are planned for random arrivals; `baton bench engine` tells the shares that a "

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cli/command.h"
@@ -20,6 +21,22 @@ struct RulesArguments {
   bool alertmanager = false;
 };
 
+// A port that the system chooses at each start cannot be scraped.
+void tell_unknown_ports(const ClusterConfig& config) {
+  const auto look = [](std::string_view who, std::string_view address) {
+    if (address.ends_with(":0")) {
+      fmt::print(
+          stderr, "baton rules: {} has port 0 in admin_listen; give it one of its own\n", who);
+    }
+  };
+  look("the gateway", config.gateway.admin_listen);
+  for (const auto* pool : {&config.prefill.pool, &config.decode.pool}) {
+    for (const NodeEntry& node : *pool) {
+      look(node.name, node.admin_listen);
+    }
+  }
+}
+
 int run(const RulesArguments& arguments) {
   if (arguments.alertmanager) {
     fmt::print("{}", alertmanager_config());
@@ -28,6 +45,9 @@ int run(const RulesArguments& arguments) {
   const auto config = load_config(arguments.config, arguments.overrides);
   if (!config) {
     return report("rules", config.error());
+  }
+  if (arguments.scrape) {
+    tell_unknown_ports(*config);
   }
   fmt::print("{}",
              arguments.scrape ? scrape_config(*config, arguments.options)
@@ -69,7 +89,8 @@ void add_rules(CLI::App& app, Action& chosen) {
       "Examples:\n"
       "  baton rules --config cluster.yaml > baton.rules.yaml && promtool check rules "
       "baton.rules.yaml\n"
-      "  baton rules --config cluster.yaml --scrape >> prometheus.yml");
+      "  baton rules --config cluster.yaml --scrape > scrape.yml   # the scrape_configs of "
+      "prometheus.yml");
   command->callback([a, &chosen] { chosen = [a] { return run(*a); }; });
 }
 
