@@ -3,12 +3,9 @@
 namespace baton {
 namespace {
 
+using namespace text_rules;
 using Form = TextRule::Form;
 
-const TextRule kAny{};
-const TextRule kRequired{Form::Any, true, {}};
-const TextRule kName{Form::Name, true, {}};
-const TextRule kAddress{Form::Address, true, {}};
 const TextRule kOptionalAddress{Form::Address, false, {}};
 const TextRule kCores{Form::Cores, false, {}};
 

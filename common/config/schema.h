@@ -24,6 +24,14 @@ struct TextRule {
   std::vector<std::string> choices;  // Form::Choice
 };
 
+// Those that several parts of the schema use.
+namespace text_rules {
+inline const TextRule kAny{};
+inline const TextRule kRequired{TextRule::Form::Any, true, {}};
+inline const TextRule kName{TextRule::Form::Name, true, {}};
+inline const TextRule kAddress{TextRule::Form::Address, true, {}};
+}  // namespace text_rules
+
 // Walks the keys in the order they are documented. `value` holds the default; a loader overwrites
 // it.
 class ConfigVisitor {

@@ -5,15 +5,12 @@
 namespace baton {
 namespace {
 
+using namespace text_rules;
 using Form = TextRule::Form;
 
-const TextRule kAny{};
-const TextRule kName{Form::Name, true, {}};
-const TextRule kAddress{Form::Address, true, {}};
 const TextRule kOrigin{Form::Origin, true, {}};
 const TextRule kSha256{Form::Sha256, true, {}};
 
-const TextRule kRequired{Form::Any, true, {}};
 const TextRule kPolicy{Form::Choice, true, {"cost", "prefix", "least_load", "random"}};
 
 TextRule tier_rule() {

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <deque>
 #include <string>
+#include <string_view>
 
 #include "common/base/ids.h"
 #include "gateway/answer_sink.h"
@@ -16,7 +17,7 @@ namespace baton::gateway {
 struct EndedRequest {
   RequestId id{};
   std::string model;
-  std::string tier;
+  std::string_view tier;
   std::string_view how;  // finished, failed, cancelled
   std::int64_t ended_unix_ms = 0;
   std::uint64_t ttft_us = 0;   // received to first token; 0: none came
