@@ -17,6 +17,12 @@ constexpr double kMoveShare = 0.1;
 // Above this share of the memory a node soon has to take blocks from others.
 constexpr double kFullShare = 0.9;
 
+// 0: not measured.
+double step_base(const NodeView& node) {
+  const bool is_learned = node.step_base_s > 0 || node.step_s_per_sequence > 0;
+  return is_learned ? node.step_base_s : node.step_s;
+}
+
 std::uint32_t blocks_for(const NodeView& node, std::uint32_t tokens) {
   return tokens / std::max(1U, node.block_tokens) + 1;
 }
@@ -31,6 +37,8 @@ RouteCost::RouteCost(std::span<const NodeView> nodes, const RouteNeed& need)
     : nodes_(nodes), need_(need), terms_(nodes.size()) {
   double sum = 0;
   std::uint32_t measured = 0;
+  double steps = 0;
+  std::uint32_t paced = 0;
   std::uint32_t prefills = 0;
   std::uint32_t busy = 0;
   for (const NodeView& node : nodes) {
@@ -42,7 +50,12 @@ RouteCost::RouteCost(std::span<const NodeView> nodes, const RouteNeed& need)
       sum += node.prefill_tokens_per_s;
       ++measured;
     }
+    if (const double step = step_base(node); step > 0 && node.role == NodeRole::Decode) {
+      steps += step;
+      ++paced;
+    }
   }
+  usual_step_ = paced > 0 ? steps / paced : kUnmeasuredStep;
   usual_rate_ = measured > 0 ? sum / measured : kUnmeasuredRate;
   // A second of work on a queue that is busy for a share b of the time holds up about b / (1 - b)
   // others.
@@ -80,12 +93,13 @@ double RouteCost::compute(const NodeView& node, std::uint32_t held) const {
 }
 
 double RouteCost::effect(const NodeView& decode) const {
-  double base = decode.step_base_s;
-  double each = decode.step_s_per_sequence;
   const double batch = std::max(1U, decode.max_batch);
-  if (base <= 0 && each <= 0) {
-    base = decode.step_s > 0 ? decode.step_s : kUnmeasuredStep;
-    each = base / batch;  // a guess: a full batch takes twice the time
+  double base = step_base(decode);
+  double each = decode.step_s_per_sequence;
+  if (each <= 0) {
+    // Nobody saw it with batches of several sizes. A guess: a full batch takes twice the time.
+    base = base > 0 ? base : usual_step_;
+    each = base / batch;
   }
   const double running = decode.running + decode.open_reserves;
   const double own = base + each * (running + 1);

@@ -45,6 +45,18 @@ def ids(cluster, prompt):
     return cluster.complete(prompt, max_tokens=TOKENS)["choices"][0]["token_ids"]
 
 
+def working_decode_node(cluster):
+    """The decode node that runs most, once one runs anything."""
+    found = {}
+
+    def is_working():
+        found.update({name: node["running"] for name, node in cluster.nodes().items()
+                      if node["role"] == "decode" and node["state"] != "draining"})
+        return max(found.values()) > 0
+    wait_for("answers on a decode node", is_working)
+    return max(found, key=found.get)
+
+
 @pytest.fixture(scope="module")
 def pairs(tmp_path_factory):
     with Cluster(tmp_path_factory.mktemp("drain"), prefill=2, decode=3) as cluster:
@@ -57,15 +69,15 @@ PROMPTS = [words(30 + 10 * i, seed=i) for i in range(6)]
 def test_drained_answers_go_on_at_other_nodes(pairs):
     expected = [ids(pairs, prompt) for prompt in PROMPTS]
     asked = Asked(pairs, PROMPTS)
-    wait_for("answers on decode-0", lambda: pairs.nodes()["decode-0"]["running"] > 0)
-    done = drain(pairs, "decode-0", "--limit", "0")
+    drained = working_decode_node(pairs)
+    done = drain(pairs, drained, "--limit", "0")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "decode-0: idle" in done.stdout
+    assert f"{drained}: idle" in done.stdout
     assert asked.wait() == expected
-    node = pairs.nodes()["decode-0"]
+    node = pairs.nodes()[drained]
     assert node["state"] == "draining" and node["running"] == 0
     assert node["blocks_free"] == node["blocks_total"]
-    assert metric(pairs, "decode-0", "baton_node_draining") == 1
+    assert metric(pairs, drained, "baton_node_draining") == 1
 
 
 def test_prefill_node_is_drained_within_its_limit(pairs):
@@ -80,8 +92,7 @@ def test_prefill_node_is_drained_within_its_limit(pairs):
 def test_sigterm_hands_back_what_runs_longer(pairs):
     expected = [ids(pairs, prompt) for prompt in PROMPTS]
     asked = Asked(pairs, PROMPTS)
-    wait_for("answers on decode-1", lambda: pairs.nodes()["decode-1"]["running"] > 0)
-    assert pairs["decode-1"].stop() == 0
+    assert pairs[working_decode_node(pairs)].stop() == 0
     assert asked.wait() == expected
 
 

@@ -50,6 +50,22 @@ TEST(RouteCost, AWarmCacheIsWorthAQueueUpToWhatItSaves) {
   EXPECT_EQ(route->held_tokens, 0U);
 }
 
+// One request at a time tells a node's step, not what a larger batch costs; and nothing of nodes
+// that got none.
+TEST(RouteCost, RequestsSpreadOverDecodeNodesThatSawOnlySingleOnes) {
+  std::vector<NodeView> nodes = four();
+  nodes[0].step_base_s = 0.004;
+  std::map<std::uint64_t, int> taken;
+  for (int i = 0; i < 6; ++i) {
+    const auto route = choose_route(nodes, need(100));
+    ASSERT_TRUE(route);
+    ++taken[route->decode.value];
+    ++nodes[route->decode.value - 1].running;
+  }
+  EXPECT_EQ(taken[1], 3);
+  EXPECT_EQ(taken[2], 3);
+}
+
 TEST(RouteCost, DecodeThatHoldsThePrefixNeedsOnlyTheRest) {
   const std::vector<NodeView> nodes = four();
   const std::vector<std::uint32_t> held{0, 3200, 0, 0};
