@@ -51,8 +51,6 @@ void Service::on_frame(node::ClientId client, Channel& channel, wire::Frame fram
     case wire::Frame::kDrain:
       drain_.answer(channel, frame);
       return;
-    case wire::Frame::kHeartbeatAck:
-      return;
     default:
       channel.answer_error(
           frame, {ErrorCode::ProtocolError, "a decode node takes no such message from a gateway"});

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "gateway/json_text.h"
+#include "common/json/json_escape.h"
 
 namespace baton::gateway {
 namespace {

@@ -7,7 +7,7 @@
 #include <iterator>
 #include <optional>
 
-#include "gateway/json_text.h"
+#include "common/json/json_escape.h"
 #include "gateway/replies.h"
 #include "gateway/responses_api/kept_responses.h"
 #include "gateway/rollout.h"

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "gateway/json_text.h"
+#include "gateway/json_fault.h"
 
 namespace baton::gateway {
 namespace {

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <array>
 
-#include "gateway/json_text.h"
+#include "common/json/json_escape.h"
 #include "gateway/tools/tool_messages.h"
 
 namespace baton::gateway {

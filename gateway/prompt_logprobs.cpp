@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <iterator>
 
-#include "gateway/json_text.h"
+#include "common/json/json_escape.h"
 #include "gateway/responses.h"
 
 namespace baton::gateway {

@@ -4,7 +4,7 @@
 
 #include <iterator>
 
-#include "gateway/json_text.h"
+#include "common/json/json_escape.h"
 
 namespace baton::gateway {
 namespace {

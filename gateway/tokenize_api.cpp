@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
+#include "common/json/json_escape.h"
 #include "gateway/json_body.h"
 #include "gateway/json_fields.h"
-#include "gateway/json_text.h"
 #include "gateway/openai_request.h"
 #include "gateway/openai_sampling.h"
 #include "gateway/prompt_builder.h"

@@ -50,8 +50,6 @@ void Service::on_frame(node::ClientId client, Channel& channel, wire::Frame fram
     case wire::Frame::kDrain:
       drain_.answer(channel, frame);
       return;
-    case wire::Frame::kHeartbeatAck:
-      return;
     default:
       channel.answer_error(frame,
                            {ErrorCode::ProtocolError, "a prefill node takes no such message"});

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "common/base/check.h"
+#include "common/json/json_escape.h"
 #include "engine/grammar/compiled_grammar.h"
 #include "engine/grammar/json_schema.h"
 #include "engine/grammar/messages.h"

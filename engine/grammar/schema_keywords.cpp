@@ -124,21 +124,6 @@ std::unexpected<Error> unsupported(std::string_view place, std::string_view keyw
   return wrong(place, fmt::format("the keyword '{}' is not supported", keyword));
 }
 
-void append_json_string(std::string& out, std::string_view text) {
-  out += '"';
-  for (const char c : text) {
-    if (c == '"' || c == '\\') {
-      out += '\\';
-      out += c;
-    } else if (static_cast<unsigned char>(c) < 0x20) {
-      out += fmt::format("\\u{:04x}", static_cast<unsigned>(c));
-    } else {
-      out += c;
-    }
-  }
-  out += '"';
-}
-
 Result<std::uint8_t> read_type(const element& type, const std::string& place) {
   std::string_view text;
   if (type.get(text) == SUCCESS) {

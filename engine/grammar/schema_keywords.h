@@ -36,9 +36,6 @@ std::uint8_t bits_of(Group group);
 std::unexpected<Error> wrong(std::string_view place, std::string_view what);
 std::unexpected<Error> unsupported(std::string_view place, std::string_view keyword);
 
-// With quotes. `text` is UTF-8.
-void append_json_string(std::string& out, std::string_view text);
-
 // The members of an object, in order; of a name that occurs twice the last value.
 class Fields {
  public:

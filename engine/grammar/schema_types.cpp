@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/json/json_escape.h"
 #include "engine/grammar/json_schema.h"
 #include "engine/grammar/schema_overlap.h"
 #include "engine/grammar/schema_writer.h"

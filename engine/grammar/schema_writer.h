@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include "common/base/error.h"
+#include "common/json/json_escape.h"
 #include "engine/grammar/json_schema.h"
 #include "engine/grammar/schema_keywords.h"
 #include "engine/grammar/schema_overlap.h"

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/json/json_escape.h"
 #include "engine/grammar/schema_keywords.h"
 #include "engine/grammar/text_check.h"
 

@@ -5,7 +5,7 @@
 #include <iterator>
 #include <utility>
 
-#include "gateway/json_text.h"
+#include "common/json/json_escape.h"
 
 namespace baton::gateway {
 namespace {

@@ -5,8 +5,8 @@
 #include <memory>
 #include <utility>
 
+#include "common/json/json_escape.h"
 #include "gateway/json_fields.h"
-#include "gateway/json_text.h"
 #include "gateway/replies.h"
 
 namespace baton::gateway {

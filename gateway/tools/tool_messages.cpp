@@ -7,7 +7,7 @@
 #include <functional>
 #include <map>
 
-#include "gateway/json_text.h"
+#include "common/json/json_escape.h"
 #include "gateway/tools/tool_fields.h"
 
 namespace baton::gateway {

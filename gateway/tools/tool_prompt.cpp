@@ -8,7 +8,7 @@
 #include <string_view>
 #include <utility>
 
-#include "gateway/json_text.h"
+#include "common/json/json_escape.h"
 #include "gateway/tools/answer_text.h"
 
 namespace baton::gateway {

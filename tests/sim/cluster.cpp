@@ -166,8 +166,7 @@ testing::FrameFate Cluster::fate(const std::string& from,
   if (rng_.chance(control_weather_.slow)) {
     fate.delay += rng_.between(Duration::zero(), control_weather_.slow_most);
   }
-  if (world_.is_verbose() && frame.body_case() != wire::Frame::kHeartbeat &&
-      frame.body_case() != wire::Frame::kHeartbeatAck) {
+  if (world_.is_verbose() && frame.body_case() != wire::Frame::kHeartbeat) {
     world_.note(fmt::format("{} -> {} {}", from, to, describe(frame)));
   }
   return fate;

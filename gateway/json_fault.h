@@ -1,4 +1,4 @@
-// JSON as text: escaping for what we write, and the place of the first fault in what we were sent.
+// The place of the first fault in JSON that we were sent.
 //
 // Thread: pure functions. Failure: none.
 #pragma once
@@ -9,11 +9,6 @@
 #include <string_view>
 
 namespace baton::gateway {
-
-// Appends the characters of a JSON string, without quotes. `text` must be UTF-8.
-void append_json_escaped(std::string& out, std::string_view text);
-// The same with quotes.
-void append_json_string(std::string& out, std::string_view text);
 
 struct JsonFault {
   std::size_t offset = 0;  // byte position in the text, from 0
