@@ -74,9 +74,9 @@ class DecodeLinksTest : public ::testing::Test {
     if (frame.has_heartbeat()) {
       leases_ = frame.heartbeat().leases_size();
       if (answers_heartbeats_) {
-        wire::Frame ack;
-        ack.mutable_heartbeat_ack();
-        channel_->send(ack);
+        wire::Frame answer;
+        answer.mutable_heartbeat();
+        channel_->send(answer);
       }
     }
     if (frame.has_abort()) {
