@@ -5,4 +5,4 @@ baton_program(baton-gateway-probe SRCS gateway_probe_main.cpp DEPS baton::gatewa
 baton_library(gateway_bench
   SRCS chat_bodies.cpp gateway_bench.cpp gateway_overload.cpp gateway_report.cpp gateway_rig.cpp gateway_soak.cpp
     load_client.cpp response_reader.cpp
-  DEPS baton::stream_client baton::cli_support)
+  DEPS baton::spread baton::stream_client baton::cli_support)

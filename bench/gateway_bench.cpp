@@ -71,6 +71,26 @@ Result<Pass> run_pass(const HostPort& server,
   return pass_of(client.take_answers(), 1);
 }
 
+// `rig`: one that answers without nodes.
+template <class Rig>
+Result<ServerPass> measure_server(const Rig& rig,
+                                  std::size_t body_bytes,
+                                  double rate,
+                                  double seconds) {
+  ProcessUse before;
+  BATON_ASSIGN(const Pass pass, run_pass(rig.api(), body_bytes, rate, seconds, 0, [&]() -> Status {
+                 before = rig.use();
+                 return {};
+               }));
+  ServerPass out;
+  out.requests = pass.first_us.size() + pass.failed;
+  out.failed = pass.failed;
+  out.first = spread_of(pass.first_us);
+  out.cpu_us = (rig.use().cpu_us - before.cpu_us) /
+               static_cast<double>(std::max<std::size_t>(1, out.requests));
+  return out;
+}
+
 // The whole answer to one request, as the gateway writes it.
 Result<std::string> canned_answer(const HostPort& server) {
   LoadClient client(server, std::string(kAnswerMark));
@@ -114,17 +134,6 @@ Result<Spread> probe_io(const GatewayBenchOptions& options,
 
 }  // namespace
 
-Spread spread_of(std::vector<double> values) {
-  if (values.empty()) {
-    return {};
-  }
-  std::ranges::sort(values);
-  const auto at = [&](double share) {
-    return values[static_cast<std::size_t>(share * static_cast<double>(values.size() - 1))];
-  };
-  return {at(0.5), at(0.99), values.back()};
-}
-
 Result<RequestRow> measure_requests(const GatewayBenchOptions& options,
                                     const std::string& name,
                                     std::size_t body_bytes,
@@ -160,17 +169,33 @@ Result<RequestRow> measure_requests(const GatewayBenchOptions& options,
     row.late_p99_us = spread_of(pass.late_us).p99;
     BATON_ASSIGN(row.probe, probe_io(options, rig->api(), body_bytes, rate));
   }
-  BATON_ASSIGN(const auto bare, BareRig::start(options.rig, answer));
-  ProcessUse before;
-  BATON_ASSIGN(const Pass pass,
-               run_pass(bare->api(), body_bytes, rate, options.seconds, 0, [&]() -> Status {
-                 before = bare->use();
-                 return {};
-               }));
-  row.bare = spread_of(pass.first_us);
-  row.bare_cpu_us = (bare->use().cpu_us - before.cpu_us) /
-                    static_cast<double>(std::max<std::size_t>(1, pass.first_us.size()));
+  BATON_ASSIGN(const auto bare, BareRig::start(options.rig, answer, options.rig.gateway_core));
+  BATON_ASSIGN(const ServerPass pass, measure_server(*bare, body_bytes, rate, options.seconds));
+  row.bare = pass.first;
+  row.bare_cpu_us = pass.cpu_us;
   return row;
+}
+
+Result<std::vector<PeerRow>> measure_peers(const GatewayBenchOptions& options) {
+  std::string answer;
+  {
+    BATON_ASSIGN(const auto rig, GatewayRig::start(options.rig, NodePace{}));
+    BATON_ASSIGN(answer, canned_answer(rig->api()));
+  }
+  std::vector<PeerRow> rows;
+  for (const char* name : {"nginx", "sglang-router", "vllm-router"}) {
+    PeerRow row{.name = name};
+    const auto rig = PeerRig::start(options.rig, name, answer);
+    if (!rig) {
+      row.missing = rig.error().message;
+      rows.push_back(std::move(row));
+      continue;
+    }
+    BATON_ASSIGN(row.small, measure_server(**rig, kSmallBody, options.small_rate, options.seconds));
+    BATON_ASSIGN(row.large, measure_server(**rig, kLargeBody, options.large_rate, options.seconds));
+    rows.push_back(std::move(row));
+  }
+  return rows;
 }
 
 Result<FloodRow> measure_flood(const GatewayBenchOptions& options) {
@@ -260,6 +285,10 @@ Result<GatewayBenchReport> run_gateway_bench(const GatewayBenchOptions& options)
   tell(fmt::format("large bodies, {} a second", options.large_rate));
   BATON_ASSIGN(report.large,
                measure_requests(options, "large", kLargeBody, options.large_rate, true));
+  if (options.peers) {
+    tell("other projects' proxies, with the same requests");
+    BATON_ASSIGN(report.peers, measure_peers(options));
+  }
   tell("streams without a pace");
   BATON_ASSIGN(report.flood, measure_flood(options));
   for (const unsigned streams : options.streams) {

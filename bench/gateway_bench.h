@@ -16,6 +16,7 @@
 
 #include "bench/gateway_rig.h"
 #include "bench/load_client.h"
+#include "bench/spread.h"
 #include "common/base/error.h"
 
 namespace baton::bench {
@@ -27,19 +28,13 @@ struct GatewayBenchOptions {
   double large_rate = 20;
   std::vector<unsigned> streams{2000, 8000};
   unsigned stream_seconds = 8;    // all streams open at a token a second each
+  bool peers = false;             // other projects' proxies, too
   unsigned soak_seconds = 0;      // instead of everything else: unique long prompts
   unsigned overload_seconds = 0;  // instead of everything else
   std::function<void(std::string_view)> progress;  // a line for people; may be empty
 };
 
-// Microseconds.
-struct Spread {
-  double p50 = 0;
-  double p99 = 0;
-  double worst = 0;
-};
-
-// Requests of one size, answered by one token.
+// Requests of one size, answered by one token. Every Spread is in microseconds.
 struct RequestRow {
   std::string name;
   std::size_t body_bytes = 0;
@@ -59,6 +54,23 @@ struct RequestRow {
   double added_p50_us() const { return gateway.p50 - bare.p50 - beside(); }
   double added_p99_us() const { return gateway.p99 - bare.p99 - beside(); }
   double cpu_us_per_request() const { return cpu_us - cost.tokenize_us; }
+};
+
+// Requests to a server that knows no nodes.
+struct ServerPass {
+  std::size_t requests = 0;
+  std::size_t failed = 0;
+  Spread first;  // sent to first byte of the body
+  double cpu_us = 0;
+};
+
+// Another project's proxy in the gateway's place, before a bare server. What it adds is over the
+// bare server of the rows above.
+struct PeerRow {
+  std::string name;
+  std::string missing;  // why it did not run; empty: it did
+  ServerPass small;
+  ServerPass large;
 };
 
 // Streams whose nodes send as fast as the gateway takes it.
@@ -113,6 +125,7 @@ struct OverloadRow {
 struct GatewayBenchReport {
   std::optional<RequestRow> small;
   std::optional<RequestRow> large;
+  std::vector<PeerRow> peers;
   std::optional<FloodRow> flood;
   std::vector<OpenRow> open;
   std::optional<SoakRow> soak;
@@ -130,12 +143,10 @@ Result<RequestRow> measure_requests(const GatewayBenchOptions& options,
                                     std::size_t body_bytes,
                                     double rate,
                                     bool tokenizer_beside);
+Result<std::vector<PeerRow>> measure_peers(const GatewayBenchOptions& options);
 Result<FloodRow> measure_flood(const GatewayBenchOptions& options);
 Result<OpenRow> measure_open_streams(const GatewayBenchOptions& options, unsigned streams);
 Result<SoakRow> measure_soak(const GatewayBenchOptions& options);
 Result<OverloadRow> measure_overload(const GatewayBenchOptions& options);
-
-// Of microseconds.
-Spread spread_of(std::vector<double> values);
 
 }  // namespace baton::bench

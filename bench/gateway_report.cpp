@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <iterator>
+#include <tuple>
 
 #include "bench/gateway_bench.h"
 
@@ -14,7 +15,7 @@ std::string spread_json(const Spread& spread) {
   return fmt::format("{{\"p50_us\":{:.1f},\"p99_us\":{:.1f},\"worst_us\":{:.1f}}}",
                      spread.p50,
                      spread.p99,
-                     spread.worst);
+                     spread.max);
 }
 
 // Of all answers.
@@ -46,6 +47,34 @@ std::string request_json(const RequestRow& row) {
       row.bare_cpu_us,
       spread_json(row.probe),
       row.late_p99_us);
+}
+
+double added(double first, const std::optional<RequestRow>& row, double Spread::*which) {
+  return row ? first - row->bare.*which : 0;
+}
+
+std::string pass_json(const ServerPass& pass, const std::optional<RequestRow>& row) {
+  return fmt::format(
+      "{{\"requests\":{},\"failed\":{},\"added_p50_us\":{:.1f},\"added_p99_us\":{:.1f},"
+      "\"cpu_us_per_request\":{:.1f},\"ttft\":{}}}",
+      pass.requests,
+      pass.failed,
+      added(pass.first.p50, row, &Spread::p50),
+      added(pass.first.p99, row, &Spread::p99),
+      pass.cpu_us,
+      spread_json(pass.first));
+}
+
+std::string peers_json(const GatewayBenchReport& report) {
+  std::string out = "[";
+  for (const PeerRow& row : report.peers) {
+    out += fmt::format("{}{{\"name\":\"{}\",", out.size() > 1 ? "," : "", row.name);
+    out += row.missing.empty() ? fmt::format("\"small\":{},\"large\":{}}}",
+                                             pass_json(row.small, report.small),
+                                             pass_json(row.large, report.large))
+                               : std::string("\"missing\":true}");
+  }
+  return out + "]";
 }
 
 // "stream": the unpaced run's CPU, memory of the first run with open streams, and each such run.
@@ -141,7 +170,7 @@ void add_request_text(std::string& out, const RequestRow& row) {
       row.failed,
       row.gateway.p50,
       row.gateway.p99,
-      row.gateway.worst,
+      row.gateway.max,
       row.bare.p50,
       row.bare.p99,
       row.bare_cpu_us,
@@ -154,7 +183,7 @@ void add_request_text(std::string& out, const RequestRow& row) {
       row.cost.template_us,
       row.probe.p50,
       row.probe.p99,
-      row.probe.worst);
+      row.probe.max);
 }
 
 }  // namespace
@@ -169,6 +198,9 @@ std::string to_json(const GatewayBenchReport& report) {
   }
   if (report.large) {
     add("large", request_json(*report.large));
+  }
+  if (!report.peers.empty()) {
+    add("peers", peers_json(report));
   }
   if (report.flood || !report.open.empty()) {
     add("stream", stream_json(report));
@@ -190,6 +222,25 @@ std::string to_text(const GatewayBenchReport& report) {
     }
   }
   const auto to = std::back_inserter(out);
+  for (const PeerRow& row : report.peers) {
+    if (!row.missing.empty()) {
+      fmt::format_to(to, "{}\n", row.missing);
+      continue;
+    }
+    for (const auto& [name, pass, own] :
+         {std::tuple("small", &row.small, &report.small), {"large", &row.large, &report.large}}) {
+      fmt::format_to(to,
+                     "{}, {}: added p50 {:.0f} us, p99 {:.0f} us; CPU {:.0f} us a request; {} of "
+                     "{} failed\n",
+                     row.name,
+                     name,
+                     added(pass->first.p50, *own, &Spread::p50),
+                     added(pass->first.p99, *own, &Spread::p99),
+                     pass->cpu_us,
+                     pass->failed,
+                     pass->requests);
+    }
+  }
   if (report.flood) {
     fmt::format_to(to,
                    "streams without a pace: {} tokens, {} failed, {:.2f} us CPU a token\n",

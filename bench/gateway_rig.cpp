@@ -175,14 +175,15 @@ Result<PromptCost> GatewayRig::prompt_cost() const {
 }
 
 Result<std::unique_ptr<BareRig>> BareRig::start(const RigOptions& options,
-                                                const std::string& answer) {
+                                                const std::string& answer,
+                                                unsigned core) {
   std::unique_ptr<BareRig> rig(new BareRig());
   BATON_ASSIGN(rig->api_, free_address());
   const std::string file = options.run_folder + "/answer";
   std::ofstream(file, std::ios::binary) << answer;
   const std::string log = options.run_folder + "/bare.log";
   BATON_ASSIGN(rig->server_,
-               start_on(options.gateway_core,
+               start_on(core,
                         {options.bin_folder + "/baton-gateway-probe",
                          "bare",
                          "--port",
@@ -191,6 +192,88 @@ Result<std::unique_ptr<BareRig>> BareRig::start(const RigOptions& options,
                          file},
                         log));
   BATON_TRY(wait_for(rig->api_, "/", *rig->server_, log));
+  return rig;
+}
+
+namespace {
+
+// One process, so that its CPU time is that of one; otherwise as it ships, but for limits that the
+// load would meet.
+std::string nginx_config(const std::string& folder, const HostPort& api, const HostPort& worker) {
+  std::string temporary;
+  for (const char* kind : {"client_body", "proxy", "fastcgi", "uwsgi", "scgi"}) {
+    temporary += fmt::format("  {0}_temp_path {1}/{0};\n", kind, folder);
+  }
+  return fmt::format(
+      "daemon off;\nmaster_process off;\npid {0}/nginx.pid;\nerror_log {0}/nginx.err;\n"
+      "events {{ worker_connections 20000; }}\n"
+      "http {{\n  access_log off;\n  client_max_body_size 64m;\n  client_body_buffer_size 256k;\n"
+      "  keepalive_requests 100000000;\n{1}"
+      "  upstream worker {{ server {2}; keepalive 256; keepalive_requests 100000000; }}\n"
+      "  server {{\n    listen {3};\n    location / {{\n      proxy_pass http://worker;\n"
+      "      proxy_http_version 1.1;\n      proxy_set_header Connection \"\";\n"
+      "      proxy_buffering off;\n    }}\n  }}\n}}\n",
+      folder,
+      temporary,
+      worker.to_string(),
+      api.to_string());
+}
+
+Result<std::vector<std::string>> peer_command(const std::string& peer,
+                                              const std::string& folder,
+                                              const HostPort& api,
+                                              const HostPort& worker) {
+  if (peer == "nginx") {
+    const std::string config = folder + "/nginx.conf";
+    std::ofstream(config) << nginx_config(folder, api, worker);
+    return std::vector<std::string>{"nginx", "-p", folder, "-c", config};
+  }
+  std::vector<std::string> command;
+  if (peer == "sglang-router") {
+    command = {"python3", "-m", "sglang_router.launch_router"};
+  } else if (peer == "vllm-router") {
+    command = {"vllm-router"};
+  } else {
+    return fail(ErrorCode::InvalidArgument, fmt::format("no peer is named '{}'", peer));
+  }
+  command.insert(command.end(),
+                 {"--worker-urls",
+                  "http://" + worker.to_string(),
+                  "--policy",
+                  "round_robin",
+                  "--host",
+                  api.host,
+                  "--port",
+                  std::to_string(api.port)});
+  return command;
+}
+
+// By a run of its own that does nothing.
+bool is_installed(const std::string& peer, const std::string& log) {
+  const std::vector<std::string> command =
+      peer == "sglang-router" ? std::vector<std::string>{"python3", "-c", "import sglang_router"}
+      : peer == "nginx"       ? std::vector<std::string>{"nginx", "-v"}
+                              : std::vector<std::string>{peer, "--help"};
+  const auto output = cli::run_to_end({.command = command, .output_file = log, .append = false});
+  return output && output->exit.clean();
+}
+
+}  // namespace
+
+Result<std::unique_ptr<PeerRig>> PeerRig::start(const RigOptions& options,
+                                                const std::string& peer,
+                                                const std::string& answer) {
+  const std::string log = fmt::format("{}/{}.log", options.run_folder, peer);
+  if (!is_installed(peer, log)) {
+    return fail(ErrorCode::NotFound, fmt::format("{} is not installed", peer));
+  }
+  std::unique_ptr<PeerRig> rig(new PeerRig());
+  BATON_ASSIGN(rig->worker_, BareRig::start(options, answer, options.other_core));
+  BATON_ASSIGN(rig->api_, free_address());
+  BATON_ASSIGN(std::vector<std::string> command,
+               peer_command(peer, options.run_folder, rig->api_, rig->worker_->api()));
+  BATON_ASSIGN(rig->peer_, start_on(options.gateway_core, std::move(command), log));
+  BATON_TRY(wait_for(rig->api_, "/health", *rig->peer_, log));
   return rig;
 }
 

@@ -72,7 +72,8 @@ class GatewayRig {
 class BareRig {
  public:
   static Result<std::unique_ptr<BareRig>> start(const RigOptions& options,
-                                                const std::string& answer);
+                                                const std::string& answer,
+                                                unsigned core);
   const HostPort& api() const { return api_; }
   ProcessUse use() const { return use_of(server_->pid()); }
 
@@ -81,6 +82,25 @@ class BareRig {
 
   HostPort api_;
   std::unique_ptr<cli::ChildProcess> server_;
+};
+
+// Another project's proxy in the gateway's place, before a bare server on the other processor. It
+// forwards bytes: it neither tokenizes nor knows what its workers hold.
+class PeerRig {
+ public:
+  // "nginx", "sglang-router", "vllm-router". NotFound when it is not installed.
+  static Result<std::unique_ptr<PeerRig>> start(const RigOptions& options,
+                                                const std::string& peer,
+                                                const std::string& answer);
+  const HostPort& api() const { return api_; }
+  ProcessUse use() const { return use_of(peer_->pid()); }
+
+ private:
+  PeerRig() = default;
+
+  HostPort api_;
+  std::unique_ptr<BareRig> worker_;
+  std::unique_ptr<cli::ChildProcess> peer_;
 };
 
 }  // namespace baton::bench

@@ -6,19 +6,20 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <thread>
 
+#include "bench/measured_cluster.h"
 #include "bench/peer.h"
+#include "bench/serve/load.h"
 #include "bench/stream_client.h"
 #include "bench/thread_times.h"
 #include "cli/cluster/free_port.h"
-#include "cli/cluster/local_cluster.h"
 #include "cli/http/api_client.h"
+#include "cli/process/child_process.h"
 
 namespace baton::bench {
 namespace {
@@ -26,7 +27,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::chrono::seconds kReadyLimit{120};
-constexpr std::chrono::seconds kStopGrace{10};
 constexpr Nanoseconds kSecond = 1'000'000'000;
 constexpr Nanoseconds kFirstTokenLimit = 120 * kSecond;
 constexpr std::size_t kSettled = 32;      // tokens of each stream before anything is counted
@@ -52,33 +52,20 @@ class BatonServer final : public Server {
   static Result<std::unique_ptr<Server>> start(const InterferenceOptions& options,
                                                bool is_colocated) {
     auto server = std::make_unique<BatonServer>();
-    server->model_ = fs::path(options.model).stem().string();
-    const std::string name = is_colocated ? "colocated" : "split";
-    const std::string folder = options.run_folder + "/" + name;
-    std::error_code ignored;
-    fs::create_directories(folder, ignored);
-    cli::LocalClusterOptions up;
-    up.config_file = folder + "/cluster.yaml";
-    std::ofstream(up.config_file) << configuration(options, server->model_, is_colocated);
-    up.bin_folder = options.bin_folder;
-    up.run_folder = folder;
-    up.free_ports = true;
-    up.overrides = options.set;
-    BATON_ASSIGN(server->cluster_, cli::LocalCluster::start(up));
-    BATON_TRY(server->cluster_->wait_ready(kReadyLimit, [](const std::string&) { return false; }));
+    BATON_ASSIGN(server->cluster_,
+                 MeasuredCluster::start(
+                     {.model = options.model,
+                      .bin_folder = options.bin_folder,
+                      .run_folder = options.run_folder + (is_colocated ? "/colocated" : "/split"),
+                      .colocated = is_colocated,
+                      .prefill_cores = options.prefill_cores,
+                      .decode_cores = options.decode_cores,
+                      .set = options.set}));
     server->threads();
     return server;
   }
-  ~BatonServer() override {
-    if (cluster_ != nullptr) {
-      cluster_->stop(kStopGrace);
-    }
-  }
-  HostPort address() const override {
-    constexpr std::string_view kScheme = "http://";
-    return *HostPort::parse(cluster_->base_url().substr(kScheme.size()));
-  }
-  std::string model() const override { return model_; }
+  HostPort address() const override { return cluster_->address(); }
+  std::string model() const override { return cluster_->model(); }
   std::vector<std::string> threads() override {
     std::vector<std::string> lines;
     const Nanoseconds now = now_ns();
@@ -92,37 +79,10 @@ class BatonServer final : public Server {
     looked_ = now;
     return lines;
   }
-  std::string obituary() override {
-    std::string text;
-    for (const auto* dead : cluster_->newly_dead()) {
-      text += fmt::format("\n{}", cli::LocalCluster::obituary(*dead));
-    }
-    return text;
-  }
+  std::string obituary() override { return cluster_->obituary(); }
 
  private:
-  static std::string configuration(const InterferenceOptions& options,
-                                   const std::string& model,
-                                   bool is_colocated) {
-    std::string text = fmt::format(
-        "cluster:\n  name: interference\n  token: interference\n  gateways: [\"127.0.0.1:0\"]\n"
-        "model:\n  id: {}\n  path: {}\n"
-        "kv:\n  arena_mb: 2048\n"
-        "gateway:\n  listen: 127.0.0.1:0\n  control_listen: 127.0.0.1:0\n",
-        model,
-        fs::absolute(options.model).string());
-    if (is_colocated) {
-      return text + "decode:\n  local_prefill_max_tokens: 1048576\n  pool:\n    - name: both-0\n";
-    }
-    return text + fmt::format(
-                      "prefill:\n  engine:\n    cores: \"{}\"\n  pool:\n    - name: prefill-0\n"
-                      "decode:\n  engine:\n    cores: \"{}\"\n  pool:\n    - name: decode-0\n",
-                      options.prefill_cores,
-                      options.decode_cores);
-  }
-
-  std::string model_;
-  std::unique_ptr<cli::LocalCluster> cluster_;
+  std::unique_ptr<MeasuredCluster> cluster_;
   std::map<std::string, ThreadTimes> times_;
   Nanoseconds looked_ = 0;
 };
@@ -189,19 +149,6 @@ class LlamaServer final : public Server {
   std::string log_;
 };
 
-// Ids that every vocabulary has, in no order.
-std::string prompt_of(std::size_t count, std::uint64_t seed) {
-  constexpr std::uint64_t kFirst = 1000;
-  constexpr std::uint64_t kIds = 20'000;
-  std::vector<std::uint64_t> ids;
-  seed = seed * 7919 + 1;
-  for (std::size_t i = 0; i < count; ++i) {
-    seed = seed * 6364136223846793005ULL + 1442695040888963407ULL;
-    ids.push_back(kFirst + (seed >> 33U) % kIds);
-  }
-  return fmt::format("[{}]", fmt::join(ids, ","));
-}
-
 std::string body_of(const Server& server,
                     std::size_t prompt_tokens,
                     std::uint64_t seed,
@@ -210,7 +157,7 @@ std::string body_of(const Server& server,
       "{{\"model\": \"{}\", \"prompt\": {}, \"max_tokens\": {}, \"temperature\": 0, "
       "\"ignore_eos\": true, \"stream\": true, \"return_token_ids\": true}}",
       server.model(),
-      prompt_of(prompt_tokens, seed),
+      random_ids(prompt_tokens, seed),
       answer);
 }
 

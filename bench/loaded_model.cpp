@@ -16,8 +16,11 @@ Result<std::unique_ptr<kernels::Backend>> make_backend(const LoadOptions& option
   if (options.backend == "cpu") {
     return kernels::make_cpu_backend({.threads = options.threads});
   }
+  if (options.backend == "cuda") {
+    return kernels::make_cuda_backend({});
+  }
   return fail(ErrorCode::InvalidArgument,
-              fmt::format("unknown backend \"{}\"; known: cpu, reference", options.backend));
+              fmt::format("unknown backend \"{}\"; known: cpu, cuda, reference", options.backend));
 }
 
 }  // namespace

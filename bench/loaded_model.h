@@ -20,7 +20,7 @@ namespace baton::bench {
 
 struct LoadOptions {
   std::string model;            // path of a GGUF file
-  std::string backend = "cpu";  // cpu or reference
+  std::string backend = "cpu";  // cpu, cuda or reference
   unsigned threads = 0;         // 0: all cores
   std::uint32_t step_tokens = 512;
   std::size_t sequences = 1;

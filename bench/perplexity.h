@@ -22,7 +22,7 @@ struct PerplexityOptions {
   unsigned context = 512;
   unsigned chunks = 0;                             // 0: all
   unsigned threads = 0;                            // 0: all cores
-  std::string backend = "cpu";                     // cpu or reference
+  std::string backend = "cpu";                     // cpu, cuda or reference
   KvDType kv_dtype = KvDType::I16;                 // of keys and values
   std::function<void(std::string_view)> progress;  // one line a chunk; may be empty
 };

@@ -1,7 +1,7 @@
 #include "bench/stream_client.h"
 
-#include <arpa/inet.h>
 #include <fmt/format.h>
+#include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -13,6 +13,7 @@
 #include <array>
 #include <boost/json.hpp>
 #include <cerrno>
+#include <charconv>
 #include <cstring>
 #include <optional>
 #include <string_view>
@@ -65,6 +66,56 @@ std::optional<std::size_t> hex_number(std::string_view text) {
   return any ? std::optional(value) : std::nullopt;
 }
 
+// A connected socket, by the first of the host's addresses that answers.
+Result<int> connect_to(const HostPort& server) {
+  addrinfo wanted{};
+  wanted.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  const int fault =
+      ::getaddrinfo(server.host.c_str(), std::to_string(server.port).c_str(), &wanted, &found);
+  if (fault != 0) {
+    return fail(ErrorCode::InvalidArgument,
+                fmt::format("{}: {}", server.host, ::gai_strerror(fault)));
+  }
+  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(found, &::freeaddrinfo);
+  int error = ECONNREFUSED;
+  for (const addrinfo* at = found; at != nullptr; at = at->ai_next) {
+    const int fd = ::socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd >= 0 && ::connect(fd, at->ai_addr, at->ai_addrlen) == 0) {
+      return fd;
+    }
+    error = errno;
+    if (fd >= 0) {
+      ::close(fd);
+    }
+  }
+  return fail(ErrorCode::Unavailable,
+              fmt::format("cannot connect to {}: {}", server.to_string(), reason(error)));
+}
+
+// The text an event brought, whichever field it is in.
+std::string text_of(const json::value& event) {
+  json::error_code bad;
+  for (const char* place :
+       {"/choices/0/text", "/choices/0/delta/content", "/choices/0/delta/reasoning_content"}) {
+    const json::value* words = event.find_pointer(place, bad);
+    if (words != nullptr && words->is_string() && !words->as_string().empty()) {
+      return std::string(words->as_string());
+    }
+  }
+  return {};
+}
+
+std::uint32_t count_at(const json::value& event, const char* place) {
+  json::error_code bad;
+  const json::value* number = event.find_pointer(place, bad);
+  if (number == nullptr || !number->is_number()) {
+    return 0;
+  }
+  const auto count = number->to_number<std::uint32_t>(bad);
+  return bad ? 0 : count;
+}
+
 }  // namespace
 
 Nanoseconds now_ns() {
@@ -104,30 +155,22 @@ struct StreamClient::Stream {
   }
 };
 
-StreamClient::StreamClient(HostPort server) : server_(std::move(server)) {}
+StreamClient::StreamClient(HostPort server, std::string path, std::string bearer)
+    : server_(std::move(server)), path_(std::move(path)), bearer_(std::move(bearer)) {}
 StreamClient::~StreamClient() = default;
 
 Result<std::size_t> StreamClient::start(const std::string& body) {
   auto stream = std::make_unique<Stream>();
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(server_.port);
-  if (inet_pton(AF_INET, server_.host.c_str(), &address.sin_addr) != 1) {
-    return fail(ErrorCode::InvalidArgument, server_.host + " is no IPv4 address");
-  }
-  stream->fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  BATON_ASSIGN(stream->fd, connect_to(server_));
   const int on = 1;
-  if (stream->fd < 0 ||
-      ::connect(stream->fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) {
-    return fail(ErrorCode::Unavailable,
-                fmt::format("cannot connect to {}: {}", server_.to_string(), reason(errno)));
-  }
   (void)::setsockopt(stream->fd, SOL_SOCKET, SO_TIMESTAMPNS, &on, sizeof(on));
   (void)::setsockopt(stream->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
   const std::string request = fmt::format(
-      "POST /v1/completions HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\n"
+      "POST {} HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\n{}"
       "Connection: close\r\nContent-Length: {}\r\n\r\n{}",
+      path_,
       server_.to_string(),
+      bearer_.empty() ? "" : fmt::format("Authorization: Bearer {}\r\n", bearer_),
       body.size(),
       body);
   stream->sent = now_ns();
@@ -212,6 +255,27 @@ void StreamClient::leave(std::size_t number) {
   streams_[number]->close();
 }
 
+int StreamClient::status(std::size_t number) const {
+  constexpr std::string_view kVersion = "HTTP/1.1 ";
+  const std::string_view bytes = streams_[number]->bytes;
+  int status = 0;
+  if (bytes.starts_with(kVersion)) {
+    const std::string_view digits = bytes.substr(kVersion.size(), 3);
+    std::from_chars(digits.data(), digits.data() + digits.size(), status);
+  }
+  return status;
+}
+
+bool StreamClient::has_ended(std::size_t number) const {
+  return streams_[number]->fd < 0;
+}
+
+void StreamClient::forget(std::size_t number) {
+  leave(number);
+  streams_[number]->bytes = {};
+  streams_[number]->pieces = {};
+}
+
 Result<StreamAnswer> StreamClient::answer(std::size_t number) const {
   const Stream& stream = *streams_[number];
   const std::string_view bytes = stream.bytes;
@@ -253,6 +317,7 @@ Result<StreamAnswer> StreamClient::answer(std::size_t number) const {
   }
   StreamAnswer out;
   out.sent = stream.sent;
+  out.ended = stream.pieces.back().at;
   out.is_whole = stream.has_ended;
   auto place = places.begin();
   const std::string_view text = body;
@@ -275,11 +340,11 @@ Result<StreamAnswer> StreamClient::answer(std::size_t number) const {
     if (event.find_pointer("/error", bad) != nullptr) {
       return fail(ErrorCode::Unavailable, fmt::format("the stream failed: {}", line));
     }
+    out.prompt_tokens = std::max(out.prompt_tokens, count_at(event, "/usage/prompt_tokens"));
+    out.completion_tokens =
+        std::max(out.completion_tokens, count_at(event, "/usage/completion_tokens"));
     StreamEvent got;
-    if (const json::value* words = event.find_pointer("/choices/0/text", bad);
-        words != nullptr && words->is_string()) {
-      got.text = std::string(words->as_string());
-    }
+    got.text = text_of(event);
     if (const json::value* ids = event.find_pointer("/choices/0/token_ids", bad);
         ids != nullptr && ids->is_array()) {
       for (const json::value& id : ids->as_array()) {

@@ -110,7 +110,9 @@ void add_bench(CLI::App& app, Action& chosen) {
   add_bench_gateway(*group, chosen);
   add_bench_interference(*group, chosen);
   add_bench_grammar(*group, chosen);
+  add_bench_pools(*group, chosen);
   add_bench_route(*group, chosen);
+  add_bench_serve(*group, chosen);
   add_bench_tokenizer(*group, chosen);
   add_bench_transfer(*group, chosen);
 }

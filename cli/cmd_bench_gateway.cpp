@@ -89,6 +89,9 @@ void add_bench_gateway(CLI::App& group, Action& chosen) {
       ->allow_extra_args(false)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   command->add_option("--run-dir", options.rig.run_folder, "Folder of configurations and logs");
+  command->add_flag("--peers",
+                    options.peers,
+                    "Also nginx, sglang-router and vllm-router, those that are installed");
   command->add_flag("--json", arguments->json, "End with one JSON line");
   command->footer(
       "A real gateway on a processor of its own, scripted nodes and an open loop of requests on\n"
@@ -99,6 +102,7 @@ void add_bench_gateway(CLI::App& group, Action& chosen) {
       "Examples:\n"
       "  baton bench gateway\n"
       "  baton bench gateway --json --streams 2000\n"
+      "  baton bench gateway --peers\n"
       "  baton bench gateway --soak 300\n"
       "  baton bench gateway --overload 60 --json");
   command->callback([arguments, &chosen] { chosen = [arguments] { return run(*arguments); }; });

@@ -7,6 +7,7 @@
 #include <memory>
 #include <vector>
 
+#include "cli/check/review.h"
 #include "cli/cluster/config_notes.h"
 #include "cli/command.h"
 #include "common/config/catalogue.h"
@@ -23,6 +24,7 @@ struct CheckArguments {
   std::string config = "cluster.yaml";
   std::vector<std::string> overrides;
   bool describe = false;
+  bool host = false;
 };
 
 void print_pool(const char* role, const std::vector<NodeEntry>& pool) {
@@ -52,28 +54,34 @@ Status check_model(const std::string& path, std::uint32_t block_tokens) {
   return {};
 }
 
-// What every program would trip over later, although the file is well formed.
-Status check_machine(const CheckArguments& arguments, const ClusterConfig& config) {
-  const auto problem = [&](const std::string& key, const std::string& what) -> Status {
-    BATON_ASSIGN(const YamlNode root, load_yaml(arguments.config, arguments.overrides));
-    return fail(ErrorCode::InvalidConfig,
-                fmt::format("{}: {}: {}", place_in(root, key, arguments.config), key, what));
-  };
-  if (!config.model.path.empty()) {
-    if (!std::filesystem::exists(config.model.path)) {
-      return problem("model.path", fmt::format("there is no file {}", config.model.path));
-    }
+// Everything a program would trip over later although the file is well formed, as "file:line: key:
+// sentence"; true when the file cannot be used.
+Result<bool> tell_findings(const CheckArguments& arguments, const ClusterConfig& config) {
+  BATON_ASSIGN(const YamlNode root, load_yaml(arguments.config, arguments.overrides));
+  std::vector<Finding> findings = review(config, facts_of_this_machine());
+  if (!config.model.path.empty() && std::filesystem::exists(config.model.path)) {
     if (const Status status = check_model(config.model.path, config.kv.block_tokens); !status) {
-      return problem("model.path", status.error().message);
+      findings.push_back({"model.path", status.error().message});
     }
   }
   const std::uint64_t memory = memory_of_this_machine() >> 20U;
   if (config.kv.arena_mb > memory) {
-    return problem(
-        "kv.arena_mb",
-        fmt::format("{} MiB for each node and this machine has {}", config.kv.arena_mb, memory));
+    findings.push_back(
+        {"kv.arena_mb",
+         fmt::format("{} MiB for each node and this machine has {}", config.kv.arena_mb, memory)});
   }
-  return {};
+  bool is_unusable = false;
+  for (const Finding& finding : findings) {
+    const bool is_fault = arguments.host || finding.weight == Finding::Weight::Wrong;
+    is_unusable = is_unusable || is_fault;
+    fmt::print(stderr,
+               "baton check: {}{}: {}: {}\n",
+               is_fault ? "" : "note: ",
+               place_in(root, finding.key, arguments.config),
+               finding.key,
+               finding.text);
+  }
+  return is_unusable;
 }
 
 int run(const CheckArguments& arguments) {
@@ -85,8 +93,12 @@ int run(const CheckArguments& arguments) {
   if (!config) {
     return report("check", config.error());
   }
-  if (const Status status = check_machine(arguments, *config); !status) {
-    return report("check", status.error());
+  const auto is_unusable = tell_findings(arguments, *config);
+  if (!is_unusable) {
+    return report("check", is_unusable.error());
+  }
+  if (*is_unusable) {
+    return kUsage;
   }
   fmt::print("{}: good. cluster {}, model {}, {} prefill and {} decode nodes, KV over {}\n",
              arguments.config,
@@ -125,12 +137,17 @@ void add_check(CLI::App& app, Action& chosen) {
       ->allow_extra_args(false);
   command->add_flag(
       "--describe", arguments->describe, "Print every key with default, bounds and help");
+  command->add_flag(
+      "--host", arguments->host, "This machine is to run it: what it lacks is a fault, not a note");
   command->footer(
-      "A wrong key or value is told as file:line with the nearest valid key; so are a model file\n"
-      "that is not there or cannot be read, what a model folder lacks, an arena larger than this "
-      "machine's memory, and two programs that\n"
-      "listen at one address. Exit status 2.\n"
+      "A wrong key or value is told as file:line with the nearest valid key; so are a model that\n"
+      "nobody knows or that cannot be read, no decode nodes, an arena larger than this machine's\n"
+      "memory, keys with one name, and two programs that listen at one address. Exit status 2.\n"
+      "A placeholder as token, example keys, and files of TLS and keys, interfaces of\n"
+      "transfer.network and a limit of locked memory that are not as the file needs them are\n"
+      "notes; with --host they are faults, too.\n"
       "Examples:\n"
+      "  baton check --host /etc/baton/cluster.yaml\n"
       "  baton check configs/local.yaml\n"
       "  baton check --describe > cluster.yaml");
   command->callback([arguments, &chosen] { chosen = [arguments] { return run(*arguments); }; });

@@ -64,28 +64,58 @@ std::uint64_t number(const json::object& fields, const char* key) {
   return value != nullptr && value->is_number() ? value->to_number<std::uint64_t>() : 0;
 }
 
-// Nothing when the gateway does not know the node (any more).
-Result<std::optional<NodeState>> look(ApiClient& client, const std::string& node) {
+Result<json::array> nodes_of(ApiClient& client) {
   BATON_ASSIGN(const json::value status, client.get("/baton/status"));
   const json::object* object = status.if_object();
   const json::value* nodes = object == nullptr ? nullptr : object->if_contains("nodes");
   if (nodes == nullptr || !nodes->is_array()) {
     return fail(ErrorCode::ProtocolError, "the gateway's status has no nodes");
   }
-  for (const json::value& entry : nodes->as_array()) {
-    const json::object* fields = entry.if_object();
-    const json::value* name = fields == nullptr ? nullptr : fields->if_contains("name");
-    if (name == nullptr || *name != json::value(node)) {
+  return nodes->as_array();
+}
+
+std::string text(const json::value& node, const char* key) {
+  const json::object* fields = node.if_object();
+  const json::value* value = fields == nullptr ? nullptr : fields->if_contains(key);
+  return value != nullptr && value->is_string() ? std::string(value->as_string()) : std::string();
+}
+
+// Nothing when the gateway does not know the node (any more).
+Result<std::optional<NodeState>> look(ApiClient& client, const std::string& node) {
+  BATON_ASSIGN(const json::array nodes, nodes_of(client));
+  for (const json::value& entry : nodes) {
+    if (text(entry, "name") != node) {
       continue;
     }
-    const json::value* state = fields->if_contains("state");
-    return NodeState{.is_draining = state != nullptr && *state == json::value("draining"),
-                     .requests = std::max({number(*fields, "running"),
-                                           number(*fields, "credits_used"),
-                                           number(*fields, "sequences_given")}),
-                     .prompt_tokens = number(*fields, "queued_tokens")};
+    const json::object& fields = entry.as_object();
+    return NodeState{.is_draining = text(entry, "state") == "draining",
+                     .requests = std::max({number(fields, "running"),
+                                           number(fields, "credits_used"),
+                                           number(fields, "sequences_given")}),
+                     .prompt_tokens = number(fields, "queued_tokens")};
   }
   return std::optional<NodeState>();
+}
+
+// Says so when no other node could do what this one does.
+void warn_if_last(const json::array& nodes, const std::string& name) {
+  const auto self = std::ranges::find_if(
+      nodes, [&](const json::value& node) { return text(node, "name") == name; });
+  if (self == nodes.end()) {
+    return;
+  }
+  const auto takes_over = [&](const json::value& node) {
+    return text(node, "name") != name && text(node, "role") == text(*self, "role") &&
+           text(node, "model") == text(*self, "model") && text(node, "state") == "alive";
+  };
+  if (std::ranges::none_of(nodes, takes_over)) {
+    fmt::print(stderr,
+               "baton drain: warning: {} is the last {} node of {} that takes requests; they wait, "
+               "then fail, until another one has started\n",
+               name,
+               text(*self, "role"),
+               text(*self, "model"));
+  }
 }
 
 int wait_until_idle(ApiClient& client, const std::string& node, milliseconds limit) {
@@ -145,6 +175,9 @@ int run(const DrainArguments& arguments) {
         (config->gateway.tls.certificate.empty() ? "http://" : "https://") + config->gateway.listen;
   }
   ApiClient client(url);
+  if (const auto nodes = nodes_of(client)) {
+    warn_if_last(*nodes, arguments.node);
+  }
   const auto answer = client.post(
       fmt::format("/v1/baton/nodes/{}/drain?limit_ms={}", arguments.node, limit->count()),
       json::object());

@@ -91,7 +91,7 @@ void add_perplexity(CLI::App& app, Action& chosen) {
       ->capture_default_str();
   command->add_option("--threads", arguments->options.threads, "Threads; 0: all cores")
       ->capture_default_str();
-  command->add_option("--backend", arguments->options.backend, "cpu or reference")
+  command->add_option("--backend", arguments->options.backend, "cpu, cuda or reference")
       ->capture_default_str();
   command
       ->add_option("--kv-dtype",

@@ -2,7 +2,10 @@
 #include <fmt/format.h>
 #include <poll.h>
 
+#include <algorithm>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "cli/command.h"
 #include "cli/http/api_client.h"
@@ -28,6 +31,115 @@ std::string cell(const json::object& node, const char* key) {
   return json::serialize(*value);
 }
 
+template <class Print>
+void for_each_object(const json::object& status, const char* key, const Print& print) {
+  const json::value* list = status.if_contains(key);
+  if (list == nullptr || !list->is_array()) {
+    return;
+  }
+  for (const json::value& entry : list->as_array()) {
+    if (const json::object* fields = entry.if_object()) {
+      print(*fields);
+    }
+  }
+}
+
+// What gets no work: pairs whose blocks arrived changed, and what has failed again and again.
+void print_faults(const json::object& status) {
+  for_each_object(status, "pairs_out", [](const json::object& pair) {
+    fmt::print("pair {} {}: out until one is started anew, blocks arrived changed\n",
+               cell(pair, "prefill"),
+               cell(pair, "decode"));
+  });
+  for_each_object(status, "breakers", [](const json::object& part) {
+    const bool is_pair = part.contains("decode");
+    fmt::print("{} {}{}: breaker {}, {} faults in a row, {} ms left\n",
+               is_pair ? "pair" : "node",
+               cell(part, "node"),
+               is_pair ? " " + cell(part, "decode") : "",
+               cell(part, "state"),
+               cell(part, "faults"),
+               cell(part, "open_for_ms"));
+  });
+}
+
+// One line a model: nodes of each role, and how many there should be.
+void print_pools(const json::object& status) {
+  for_each_object(status, "pools", [](const json::object& pool) {
+    fmt::print("\npools of {} (change_roles: {})", cell(pool, "model"), cell(pool, "change_roles"));
+    for (const char* role : {"prefill", "decode"}) {
+      const json::value* fields = pool.if_contains(role);
+      if (fields != nullptr && fields->is_object()) {
+        const json::object& size = fields->as_object();
+        fmt::print("  {}: {} nodes, of these {} wanted, {} replicas desired",
+                   role,
+                   cell(size, "nodes"),
+                   cell(size, "wanted"),
+                   cell(size, "desired_replicas"));
+      }
+    }
+  });
+}
+
+double number(const json::object& node, const char* key) {
+  const json::value* value = node.if_contains(key);
+  return value != nullptr && value->is_number() ? value->to_number<double>() : 0;
+}
+
+using Row = std::vector<std::string>;
+
+// Titles with their units, then a row a node.
+std::vector<Row> rows_of(const json::array& nodes) {
+  std::vector<Row> rows{{"NODE",
+                         "ROLE",
+                         "STATE",
+                         "MODEL",
+                         "KV FREE",
+                         "KV BLOCKS",
+                         "RUNNING",
+                         "QUEUED tokens",
+                         "STEP ms",
+                         "RSS MiB",
+                         "ADDRESS"}};
+  for (const json::value& entry : nodes) {
+    const json::object* node = entry.if_object();
+    if (node == nullptr) {
+      continue;
+    }
+    const bool is_decode = cell(*node, "role") == "decode";
+    rows.push_back(
+        {cell(*node, "name"),
+         cell(*node, "role"),
+         cell(*node, "state"),
+         cell(*node, "model"),
+         cell(*node, "blocks_free"),
+         cell(*node, "blocks_total"),
+         is_decode ? fmt::format("{}/{}", cell(*node, "running"), cell(*node, "max_batch"))
+                   : fmt::format("{}/{}", cell(*node, "credits_used"), cell(*node, "credit_limit")),
+         cell(*node, "queued_tokens"),
+         is_decode ? fmt::format("{:.1f}", number(*node, "decode_step_ms")) : "-",
+         fmt::format("{:.0f}", number(*node, "rss_bytes") / (1 << 20)),
+         cell(*node, "address").empty() ? "-" : cell(*node, "address")});
+  }
+  return rows;
+}
+
+// Each column as wide as its widest cell.
+void print_rows(const std::vector<Row>& rows) {
+  std::vector<std::size_t> widths(rows.front().size(), 0);
+  for (const Row& row : rows) {
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      widths[i] = std::max(widths[i], row[i].size());
+    }
+  }
+  for (const Row& row : rows) {
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      fmt::print("{:<{}}", row[i], i + 1 < row.size() ? widths[i] + 2 : 0);
+    }
+    fmt::print("\n");
+  }
+}
+
 void print_table(const json::value& status) {
   const json::object* object = status.if_object();
   const json::value* nodes = object == nullptr ? nullptr : object->if_contains("nodes");
@@ -40,29 +152,10 @@ void print_table(const json::value& status) {
       fmt::print("{}: {}  ", std::string_view(entry.key()), cell(*object, entry.key_c_str()));
     }
   }
-  constexpr const char* kColumns[] = {"name",
-                                      "role",
-                                      "state",
-                                      "blocks_free",
-                                      "blocks_total",
-                                      "running",
-                                      "queued_tokens",
-                                      "address"};
-  constexpr const char* kTitles[] = {
-      "NODE", "ROLE", "STATE", "FREE", "BLOCKS", "RUNNING", "QUEUED", "ADDRESS"};
+  print_pools(*object);
   fmt::print("\n");
-  for (const char* title : kTitles) {
-    fmt::print("{:<14}", title);
-  }
-  fmt::print("\n");
-  for (const json::value& node : nodes->as_array()) {
-    if (const json::object* fields = node.if_object()) {
-      for (const char* column : kColumns) {
-        fmt::print("{:<14}", cell(*fields, column));
-      }
-      fmt::print("\n");
-    }
-  }
+  print_rows(rows_of(nodes->as_array()));
+  print_faults(*object);
 }
 
 int show(ApiClient& client, bool as_json) {
@@ -109,6 +202,9 @@ void add_status(CLI::App& app, Action& chosen) {
   command->add_flag("--watch", arguments->watch, "Again every second, until Ctrl-C");
   command->add_flag("--json", arguments->json, "The gateway's answer as it is");
   command->footer(
+      "RUNNING: sequences of a decode node's batch, or prompts of this gateway at a prefill node,\n"
+      "and the most that it takes. QUEUED: prompt tokens that are not computed yet. RSS: memory\n"
+      "of its process.\n"
       "Examples:\n"
       "  baton status\n"
       "  baton status --base-url http://gateway:8000 --watch");

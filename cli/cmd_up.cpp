@@ -78,7 +78,7 @@ int serve(LocalCluster& cluster, const UpArguments& arguments, SignalWatch& sign
     ChildOptions child;
     child.command = arguments.command;
     child.own_group = false;  // it belongs to the terminal
-    child.environment = {{"BATON_BASE_URL", cluster.base_url()}};
+    child.environment = {{"BATON_BASE_URL", cluster.base_url() + "/v1"}};
     Result<ChildProcess> started = ChildProcess::start(child);
     if (!started) {
       return report("up", started.error());
@@ -158,6 +158,7 @@ int run(const UpArguments& arguments) {
   say("    ready after {:.1f} s; OpenAI base URL: {}/v1",
       std::chrono::duration<double>(steady_clock::now() - from).count(),
       (*cluster)->base_url());
+  say("    dashboard: {}/", (*cluster)->admin_url());
   if (arguments.command.empty()) {
     fmt::print("{}/v1\n", (*cluster)->base_url());
     std::fflush(stdout);
@@ -188,7 +189,10 @@ void add_up(CLI::App& app, Action& chosen) {
   command->add_option("--ready-timeout", arguments->ready_timeout, "Seconds to wait until ready")
       ->capture_default_str()
       ->check(CLI::Range(1, 3600));
-  command->add_option("command", arguments->command, "Run this, with BATON_BASE_URL set, then stop")
+  command
+      ->add_option("command",
+                   arguments->command,
+                   "Run this, with BATON_BASE_URL (http://host:port/v1) set, then stop")
       ->option_text("-- COMMAND ...");
   command->footer(
       "Processes that die are not started again; what died, how, and its last log lines are told.\n"

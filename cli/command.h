@@ -39,7 +39,9 @@ void add_bench_engine(CLI::App& group, Action& chosen);
 void add_bench_gateway(CLI::App& group, Action& chosen);
 void add_bench_interference(CLI::App& group, Action& chosen);
 void add_bench_grammar(CLI::App& group, Action& chosen);
+void add_bench_pools(CLI::App& group, Action& chosen);
 void add_bench_route(CLI::App& group, Action& chosen);
+void add_bench_serve(CLI::App& group, Action& chosen);
 void add_bench_tokenizer(CLI::App& group, Action& chosen);
 void add_bench_transfer(CLI::App& group, Action& chosen);
 

@@ -5,6 +5,7 @@
 #include <exception>
 
 #include "cli/command.h"
+#include "common/base/version.h"
 
 namespace baton::cli {
 
@@ -20,6 +21,7 @@ int main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);  // a peer that closes is an error of the call that notices
   CLI::App app("Baton: a language-model cluster with prefill and decode on separate nodes",
                "baton");
+  app.set_version_flag("--version", fmt::format("baton {}", baton::version()));
   app.require_subcommand(1);
   app.footer(
       "Exit status: 0 done; 1 the operation failed; 2 wrong arguments or configuration; "

@@ -130,8 +130,15 @@ void DecodeNode::make_scheduler() {
           .node = deps_.identity.name},
       [this] { drain_.check(); },
       deps_.grammars);
-  service_ = std::make_unique<Service>(
-      *grants_, *scheduler_, deps_.kv, probe_, deps_.artifacts, deps_.identity, drain_, config);
+  service_ = std::make_unique<Service>(*grants_,
+                                       *scheduler_,
+                                       deps_.kv,
+                                       probe_,
+                                       deps_.artifacts,
+                                       deps_.identity,
+                                       drain_,
+                                       config,
+                                       deps_.log);
   gateways_ = std::make_unique<node::GatewayLinks>(
       deps_,
       node::GatewayHandlers{

@@ -48,6 +48,8 @@ Probe::Probe(Metrics& metrics)
       accepted_(
           metrics.counter("baton_decode_accepted_tokens_total",
                           "Guessed tokens that were right: steps saved, each of one sequence")),
+      sat_out_(metrics.counter("baton_decode_late_masks_total",
+                               "Steps that a sequence sat out since its grammar's mask was late")),
       stopped_(ended_counter(metrics, "stop")),
       at_length_(ended_counter(metrics, "length")),
       cancelled_({cancelled_counter(metrics, "granted"),

@@ -26,6 +26,7 @@ class Probe {
   void tokens(std::size_t count) { tokens_.add(static_cast<double>(count)); }
   void drafted(std::size_t count) { drafted_.add(static_cast<double>(count)); }
   void accepted(std::size_t count) { accepted_.add(static_cast<double>(count)); }
+  void sat_out() { sat_out_.add(); }
   void ended(FinishReason reason);
   // A request that ends here by an error event.
   void handed_back(ErrorCode why);
@@ -42,6 +43,7 @@ class Probe {
   Counter tokens_;
   Counter drafted_;
   Counter accepted_;
+  Counter sat_out_;
   Counter stopped_;
   Counter at_length_;
   std::array<Counter, kCancelPhases> cancelled_;

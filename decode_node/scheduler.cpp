@@ -177,6 +177,28 @@ void Scheduler::grammar_made(std::uint64_t number,
   }
 }
 
+void Scheduler::sit_out(Running& running, std::uint32_t count) {
+  engine::Sequence& sequence = *running.sequence;
+  if (count > 1) {
+    sequence.advance_all(count - 1, {});
+    sequence.table().seal(
+        kv_.index(), kv_.layout().block_tokens, sequence.tokens(), sequence.computed());
+  }
+  probe_.sat_out();
+  running.awaits_mask = true;
+  grammars_->when_ready(sequence.grammar(),
+                        [this, number = running.number, alive = std::weak_ptr<bool>(alive_)] {
+                          if (alive.expired()) {
+                            return;
+                          }
+                          const auto found = std::ranges::find(running_, number, &Running::number);
+                          if (found != running_.end()) {
+                            found->awaits_mask = false;
+                            pump();
+                          }
+                        });
+}
+
 void Scheduler::pump() {
   if (steps_.is_busy()) {
     return;
@@ -184,7 +206,8 @@ void Scheduler::pump() {
   grow();
   std::vector<engine::DecodeWish> wishes;
   for (Running& running : running_) {
-    if (!running.awaits_grammar && blocks_now(running) <= running.sequence->table().num_blocks()) {
+    if (!running.awaits_grammar && !running.awaits_mask &&
+        blocks_now(running) <= running.sequence->table().num_blocks()) {
       wishes.push_back({running.sequence.get(), running.last_turn});
     }
   }
@@ -248,7 +271,7 @@ void Scheduler::draft(std::vector<engine::PlannedSlice>& planned) {
     const engine::Sequence& sequence = *planned[i].sequence;
     sequences += planned[i].count == sequence.num_pending() ? 1 : 0;
     const std::uint32_t most = sequence.max_drafts();
-    if (most == 0) {
+    if (most == 0 || (sequence.grammar() != nullptr && sequence.grammar()->is_hard())) {
       continue;
     }
     engine::Drafter& drafter = *running_of(sequence).drafter;
@@ -297,8 +320,15 @@ void Scheduler::step_done(Step step, node::StepEngine::Outcome outcome) {
     if (engine::wants_prompt_logprobs(running.sequence->request())) {
       running.scores.add(std::move(outcome.result.scored[i]));
     }
-    running.is_over = running.is_over ||
-                      apply(step.slices[i], sampled, outcome.result.drafted[i], outcome.duration);
+    const engine::Sequence& sequence = *running.sequence;
+    if (!running.is_over && sampled.empty() && sequence.grammar() != nullptr &&
+        step.slices[i].count == sequence.num_pending()) {
+      sit_out(running, step.slices[i].count);
+      running.figures.compute_us += node::to_us(outcome.duration);
+    } else {
+      running.is_over = running.is_over ||
+                        apply(step.slices[i], sampled, outcome.result.drafted[i], outcome.duration);
+    }
     if (!running.is_over && running.hand_back) {
       tell(running, *running.hand_back);
       running.is_over = true;

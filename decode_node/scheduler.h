@@ -10,7 +10,7 @@
 // their time; the answers are the same. Guesses never make a sequence wait, nor lose its blocks.
 //
 // A sequence with a grammar is in no step until that is compiled; its masks are made beside the
-// steps.
+// steps, and one whose mask is late sits steps out while the others go on.
 //
 // Owner: DecodeNode. Thread: control strand. Failure: none; requests are checked before, but for
 // their grammars: one that does not compile ends its request with InvalidArgument.
@@ -102,6 +102,7 @@ class Scheduler {
     TimerHandle deadline;
     std::uint64_t last_turn = 0;
     bool awaits_grammar = false;
+    bool awaits_mask = false;
     bool in_step = false;
     bool has_started = false;                  // was in a step
     bool is_over = false;                      // leaves when its step has ended; says nothing more
@@ -121,6 +122,8 @@ class Scheduler {
   void pump();
   void make_grammar(Running& running);
   void grammar_made(std::uint64_t number, Result<std::shared_ptr<engine::GrammarMask>> made);
+  // Nothing was sampled for a slice that took all that was pending: the last of it comes again.
+  void sit_out(Running& running, std::uint32_t count);
   // Gives every sequence the blocks its next token needs; hands back the youngest where the pool is
   // short of them. REQUIRES: no step in work.
   void grow();

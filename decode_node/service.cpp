@@ -16,7 +16,8 @@ Service::Service(GrantTable& grants,
                  const node::Artifacts& artifacts,
                  const node::NodeIdentity& identity,
                  node::Drain& drain,
-                 DecodeSection config)
+                 DecodeSection config,
+                 const Logger& log)
     : grants_(grants),
       scheduler_(scheduler),
       kv_(kv),
@@ -24,7 +25,8 @@ Service::Service(GrantTable& grants,
       artifacts_(artifacts),
       identity_(identity),
       drain_(drain),
-      config_(std::move(config)) {}
+      config_(std::move(config)),
+      log_(log) {}
 
 void Service::on_frame(node::ClientId client, Channel& channel, wire::Frame frame) {
   switch (frame.body_case()) {
@@ -59,7 +61,7 @@ void Service::on_frame(node::ClientId client, Channel& channel, wire::Frame fram
 
 Result<KvGrant> Service::reserve(node::ClientId client, const wire::Reserve& message) {
   BATON_TRY(drain_.check_open());
-  BATON_ASSIGN(node::Asked asked, node::read_request(message.request(), identity_));
+  BATON_ASSIGN(node::Asked asked, node::read_request(message.request(), identity_, log_));
   // Grants count: a sequence whose blocks arrive must find a place in the batch.
   const std::uint32_t in_work = scheduler_.num_running() + grants_.num_open();
   if (in_work >= scheduler_.batch_limit()) {

@@ -27,7 +27,8 @@ class Service {
           const node::Artifacts& artifacts,
           const node::NodeIdentity& identity,
           node::Drain& drain,
-          DecodeSection config);
+          DecodeSection config,
+          const Logger& log);
   Service(const Service&) = delete;
   Service& operator=(const Service&) = delete;
   ~Service() = default;
@@ -53,6 +54,7 @@ class Service {
   const node::NodeIdentity& identity_;
   node::Drain& drain_;
   const DecodeSection config_;
+  const Logger& log_;
 };
 
 }  // namespace baton::decode_node

@@ -40,6 +40,10 @@ struct ModelInfo {
 class TokenMask {
  public:
   virtual ~TokenMask() = default;
+  // Not ready, and not so soon that a step should wait for it: then nothing is sampled for its
+  // slice, and the slice's last token comes again in a later step. On the engine thread, before
+  // `allowed` without drafts.
+  virtual bool is_late() { return false; }
   // The tokens allowed behind the sequence's output and `drafts`, each of which was allowed: bit
   // t % 32 of word t / 32; waits until it is ready. Empty: all of them. On the engine thread; the
   // words stay until the next call.
@@ -51,6 +55,9 @@ struct SequenceSlice {
   std::span<const TokenId> tokens;   // never empty
   std::uint32_t first_position = 0;  // absolute position of tokens[0]
   std::span<const BlockId> blocks;   // covers [0, first_position + num_rows())
+  // Others than this runner may have written its blocks below first_position: a sequence's first
+  // step.
+  bool arrived = false;
   // Sample the token that follows the last one; then the fields below are read.
   bool sample = false;
   const SamplingParams* sampling = nullptr;
@@ -88,7 +95,8 @@ struct SampledToken {
 };
 
 struct StepResult {
-  std::vector<std::optional<SampledToken>> sampled;  // one for each slice
+  // One for each slice; none too where its mask was late.
+  std::vector<std::optional<SampledToken>> sampled;
   // What was sampled behind right drafts, in order: one list for each slice.
   std::vector<std::vector<SampledToken>> followed;
   std::vector<std::uint32_t> drafted;  // drafts of each slice

@@ -10,6 +10,8 @@
 namespace baton::gateway {
 namespace {
 
+constexpr std::size_t kLikelyChunk = 512;  // bytes of an event
+
 class ChoiceSink final : public AnswerSink {
  public:
   ChoiceSink(std::shared_ptr<Answer> answer, Delivery& delivery, std::uint32_t choice)
@@ -99,6 +101,7 @@ void Answer::take_tokens(std::uint32_t number, const TokenEvent& event) {
     return;
   }
   std::string out;
+  out.reserve(kLikelyChunk);
   begin(number, out);
   writer_->chunk(out, choice.text(), usage());
   choice.clear();
@@ -170,6 +173,7 @@ void Answer::take_end(std::uint32_t number, AnswerEnd end) {
     return is_last ? reply_whole() : void();
   }
   std::string out;
+  out.reserve(kLikelyChunk);
   begin(number, out);
   const Usage total = usage();
   writer_->close(out, choice.stream.text(), choice.stream.ending(), total, choice.figures);

@@ -56,7 +56,7 @@ ApiError bad_request(std::string code, std::string param, std::string message) {
   error.status = 400;
   error.type = "invalid_request_error";
   error.code = std::move(code);
-  error.param = std::move(param);
+  error.param = shortened(param, kLongestQuote);  // so may this
   error.message = shortened(message, kLongestMessage);
   return error;
 }

@@ -104,7 +104,8 @@ ApiHandler::ApiHandler(ApiHandlerDeps deps)
                  deps_.keepalive,
                  deps_.cost,
                  deps_.store,
-                 grammars_}),
+                 grammars_,
+                 deps_.traces}),
       tokenize_({deps_.models, deps_.pool, deps_.random, deps_.configured_model}) {}
 
 std::string ApiHandler::new_request_id(const HttpExchange& exchange) const {

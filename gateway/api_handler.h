@@ -43,6 +43,7 @@ struct ApiHandlerDeps {
   Duration keepalive{};
   ResponseStore& store;
   PromptCost cost{};
+  TraceChoice traces{};
 };
 
 class ApiHandler {

@@ -13,6 +13,7 @@
 #include "common/exec/asio_executor.h"
 #include "common/obs/admin_server.h"
 #include "common/obs/metrics.h"
+#include "common/obs/span_exporter.h"
 #include "common/rpc/tcp_network.h"
 #include "gateway/api_handler.h"
 #include "gateway/artifact_fetcher.h"
@@ -23,6 +24,8 @@
 #include "gateway/key_source.h"
 #include "gateway/membership.h"
 #include "gateway/model_publisher.h"
+#include "gateway/pools/pool_controller.h"
+#include "gateway/request_spans.h"
 #include "gateway/rollout.h"
 #include "gateway/status_json.h"
 #include "gateway/work_pool.h"
@@ -38,8 +41,10 @@ std::int64_t unix_millis() {
 
 TrackerOptions tracker_options(const ClusterConfig& config,
                                const GatewayTuning& tuning,
+                               std::function<void(const GenerateRequest&)> on_submitted,
                                std::function<void(EndedRequest)> on_ended) {
   TrackerOptions options;
+  options.on_submitted = std::move(on_submitted);
   options.on_ended = std::move(on_ended);
   options.queue_limit = config.gateway.queue_limit;
   options.queue_timeout = config.gateway.queue_timeout;
@@ -54,6 +59,20 @@ TrackerOptions tracker_options(const ClusterConfig& config,
   options.routing.pulls = config.transfer.pull;
   options.routing.mixer = system_random()();
   return options;
+}
+
+BreakerLimits breaker_limits(const ClusterConfig& config) {
+  const BreakerSection& breaker = config.gateway.routing.breaker;
+  return {breaker.faults, breaker.first_pause, breaker.longest_pause};
+}
+
+// The targets are those of the tier that requests have which name none.
+PoolControllerOptions pool_options(const ClusterConfig& config) {
+  const TierSlo& slo = config.slo.tiers[static_cast<std::size_t>(Tier::Default)];
+  const auto seconds = [](std::chrono::milliseconds time) {
+    return static_cast<double>(time.count()) / 1000;
+  };
+  return {.pools = config.pools, .ttft_s = seconds(slo.ttft), .itl_s = seconds(slo.itl)};
 }
 
 HttpServerOptions http_options(const ClusterConfig& config,
@@ -84,6 +103,7 @@ HttpServerOptions http_options(const ClusterConfig& config,
 struct Gateway::Parts {
   Parts(const ClusterConfig& config, const Logger& logger, const GatewayTuning& tuning)
       : log(logger),
+        slo(config.slo),
         probe(metrics, config.slo),
         cost(metrics),
         pool(tuning.pool_threads),
@@ -110,21 +130,38 @@ struct Gateway::Parts {
                                [this](Node& node, const wire::KvEvents& events) {
                                  tracker.on_kv_events(node, events);
                                }}),
-        pairs(log, &metrics, [this] { publisher.publish(); }),
+        health(log, &metrics, breaker_limits(config), [this] { publisher.publish(); }),
         tracker(control.executor(),
                 membership,
-                pairs,
+                health,
                 log,
                 probe,
-                tracker_options(config,
-                                tuning,
-                                [this](EndedRequest request) {
-                                  request.ended_unix_ms = unix_millis();
-                                  ended.add(std::move(request));
-                                })),
+                tracker_options(
+                    config,
+                    tuning,
+                    [this](const GenerateRequest& request) {
+                      pools.on_request(request.model, request.prompt.size());
+                    },
+                    [this](EndedRequest request) {
+                      pools.on_ended(request.model,
+                                     request.prompt_tokens,
+                                     request.figures.cached_tokens,
+                                     request.output_tokens);
+                      request.ended_unix_ms = unix_millis();
+                      if (spans != nullptr && request.trace.is_exported) {
+                        spans->add(spans_of(request));
+                      }
+                      ended.add(std::move(request));
+                    })),
+        pools(control.executor(),
+              membership,
+              log,
+              metrics,
+              pool_options(config),
+              [this](const std::string& model) { return tracker.waiting(model); }),
         fetcher(
             control.executor(), membership, pool, log, [this] { publisher.publish(); }, cost),
-        publisher(metrics, membership, pairs, fetcher, config.model, models),
+        publisher(metrics, membership, health, fetcher, config.model, models),
         responses(std::size_t{config.gateway.store_responses_mb} << 20),
         api(ApiHandlerDeps{control.executor(),
                            tracker,
@@ -140,7 +177,9 @@ struct Gateway::Parts {
                            config.model.id,
                            std::chrono::milliseconds(config.gateway.keepalive_ms),
                            responses,
-                           cost}) {}
+                           cost,
+                           {.has_collector = !config.gateway.tracing.endpoint.empty(),
+                            .sample_percent = config.gateway.tracing.sample_percent}}) {}
 
   void on_node_up(Node& node) {
     fetcher.need(node);
@@ -157,11 +196,15 @@ struct Gateway::Parts {
     tracker.on_node_down(node, why);
   }
   std::string status() {
-    return status_json("gateway", api.is_ready(), membership, pairs, tracker);
+    const TimePoint now = control.executor().now();
+    return status_json(
+        "gateway", api.is_ready(), membership, health, tracker, pools.to_json(), now);
   }
 
   const Logger log;
+  SloSection slo;  // on the control strand
   Metrics metrics;
+  std::unique_ptr<SpanExporter> spans;  // null: no collector
   const Probe probe;
   const PromptCost cost;
   const RandomSource random = system_random();
@@ -174,9 +217,10 @@ struct Gateway::Parts {
   ModelDirectory models;
   Delivery delivery;
   Membership membership;
-  PairHealth pairs;
+  RouteHealth health;
   EndedRequests ended;  // on the control strand
   RequestTracker tracker;
+  PoolController pools;
   ArtifactFetcher fetcher;
   ModelPublisher publisher;
   ResponseStore responses;
@@ -197,12 +241,24 @@ Result<std::unique_ptr<Gateway>> Gateway::start(const ClusterConfig& config,
                                                 GatewayTuning tuning) {
   std::unique_ptr<Gateway> gateway(new Gateway(std::make_unique<Parts>(config, log, tuning)));
   Parts& parts = *gateway->parts_;
+  if (const TracingSection& tracing = config.gateway.tracing; !tracing.endpoint.empty()) {
+    auto spans =
+        SpanExporter::start({.endpoint = tracing.endpoint, .queue_limit = tracing.queue_spans},
+                            parts.metrics,
+                            parts.log);
+    if (!spans) {
+      return fail(spans.error().code,
+                  fmt::format("gateway.tracing.endpoint: {}", spans.error().message));
+    }
+    parts.spans = std::move(*spans);
+  }
   Status keys;
   Status listening;
   parts.control.run_and_wait([&] {
     prefer_short_turns();
     keys = parts.key_source.start();
     listening = parts.membership.listen(config.gateway.control_listen);
+    parts.pools.start();
   });
   BATON_TRY(keys);
   if (!listening) {
@@ -230,10 +286,10 @@ Result<std::unique_ptr<Gateway>> Gateway::start(const ClusterConfig& config,
                                 : AdminHandlers::Answer{false, "no pair of nodes is ready"};
   };
   admin.pages = {{"/", "text/html; charset=utf-8", [] { return std::string(dashboard_page()); }},
-                 {"/dashboard/data", "application/json", [&parts, slo = config.slo] {
+                 {"/dashboard/data", "application/json", [&parts] {
                     std::string text;
                     parts.control.run_and_wait(
-                        [&] { text = dashboard_json(parts.status(), parts.ended, slo); });
+                        [&] { text = dashboard_json(parts.status(), parts.ended, parts.slo); });
                     return text;
                   }}};
   auto serving = AdminServer::start(config.gateway.admin_listen, std::move(admin));
@@ -270,8 +326,13 @@ void Gateway::drain(std::chrono::milliseconds limit) {
   }
 }
 
-void Gateway::reload() {
-  parts_->control.run_and_wait([this] { parts_->key_source.reload(); });
+void Gateway::reload(const SloSection& slo) {
+  parts_->control.run_and_wait([&] {
+    parts_->slo = slo;
+    parts_->probe.show(slo);
+    parts_->key_source.reload();
+  });
+  parts_->log.info("read the objectives again");
   if (!parts_->certificates) {
     return;
   }
@@ -302,8 +363,14 @@ void Gateway::stop() {
     parts_->http->stop();
   }
   parts_->pool.stop();
-  parts_->control.run_and_wait([this] { parts_->membership.stop(); });
+  parts_->control.run_and_wait([this] {
+    parts_->pools.stop();
+    parts_->membership.stop();
+  });
   parts_->control.stop();
+  if (parts_->spans) {
+    parts_->spans->stop();
+  }
 }
 
 }  // namespace baton::gateway

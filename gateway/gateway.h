@@ -40,8 +40,10 @@ class Gateway {
   const HttpServerStats& http_stats() const;
   // Readiness off, no new work; returns when all replies are finished or `limit` has passed.
   void drain(std::chrono::milliseconds limit);
-  // Reads keys and certificate again; what is wrong is logged and changes nothing.
-  void reload();
+  // Shows these objectives on the dashboard and in the metrics, and reads keys and certificate
+  // again; what is wrong is logged and changes nothing. Edges of histograms stay as they were at
+  // the start.
+  void reload(const SloSection& slo);
   // Ends what is left. Idempotent.
   void stop();
 

@@ -234,13 +234,15 @@ void GenerateApi::submit(const Exchange& exchange, Ready ready) {
       sink = std::make_shared<MeteredSink>(
           std::move(sink), ready.lease, is_first ? choice.prompt.size() : 0);
     }
+    const RequestTrace trace = deps_.traces.begin(http.header("traceparent"), deps_.random);
     Submission submission{
         std::move(choice), http.received, std::move(sink), ready.chains[prompt - 1]};
     submission.affinity = affinity_of(api);
     submission.tier = ready.tier;
+    submission.trace = trace;
     submissions.push_back(std::move(submission));
   }
-  deps_.control.post([this, submissions = std::move(submissions)]() mutable {
+  deps_.control.dispatch([this, submissions = std::move(submissions)]() mutable {
     for (Submission& submission : submissions) {
       deps_.tracker.submit(std::move(submission));
     }

@@ -19,6 +19,7 @@
 #include "gateway/model_lookup.h"
 #include "gateway/openai_request.h"
 #include "gateway/prompt_cost.h"
+#include "gateway/request_trace.h"
 #include "gateway/request_tracker.h"
 #include "gateway/responses_api/response_store.h"
 #include "gateway/routing/prompt_chain.h"
@@ -41,6 +42,7 @@ class GenerateApi {
     PromptCost cost;
     ResponseStore& store;
     GrammarChecker& grammars;
+    TraceChoice traces;
   };
 
   explicit GenerateApi(Deps deps) : deps_(std::move(deps)) {}

@@ -135,8 +135,9 @@ void HttpConnection::read() {
     return;
   }
   reading_ = true;
-  // Waiting for bytes first keeps an idle or streaming connection without a read buffer.
-  if (input_.size() == 0 || socket_.is_tls()) {
+  // Waiting for bytes first keeps an idle or streaming connection without a read buffer; the rest
+  // of a body is mostly there.
+  if ((input_.size() == 0 && state_ != State::Body) || socket_.is_tls()) {
     const bool spare = input_.size() == 0;
     if (spare && (input_.capacity() > kKeepBufferBytes || replying || state_ == State::Idle)) {
       input_ = boost::beast::flat_buffer();
@@ -167,6 +168,7 @@ void HttpConnection::on_read(boost::system::error_code error, std::size_t bytes)
   if (closed_) {
     return;
   }
+  const HttpTurn turn(thread_);
   input_.commit(bytes);
   if (state_ == State::Linger) {
     lingered_ += input_.size();
@@ -318,28 +320,40 @@ void HttpConnection::write_soon() {
     return;
   }
   thread_.to_write.push_back(shared_from_this());
-  if (thread_.to_write.size() > 1) {
-    return;  // the first one has posted the end of the turn
+  if (thread_.in_turn || thread_.to_write.size() > 1) {
+    return;  // the turn sees to it, or the first one has posted its end
   }
-  asio::post(thread_.context, [&thread = thread_] {
-    for (const auto& connection : std::exchange(thread.to_write, {})) {
-      connection->in_to_write_ = false;
-      if (!connection->writing_ && !connection->unsent_.empty()) {
-        connection->write();
-      }
+  asio::post(thread_.context, [&thread = thread_] { thread.write_all(); });
+}
+
+void HttpThread::write_all() {
+  for (const auto& connection : std::exchange(to_write, {})) {
+    connection->in_to_write_ = false;
+    if (!connection->writing_ && !connection->unsent_.empty()) {
+      connection->write();
     }
-  });
+  }
 }
 
 void HttpConnection::write() {
-  writing_ = true;
   sending_.swap(unsent_);
   unsent_.clear();
-  sent_ = 0;
+  // Mostly the socket takes all of it at once. An error comes again below.
+  boost::system::error_code error;
+  sent_ = socket_.write_some(asio::buffer(sending_), error);
+  if (!error && sent_ == sending_.size()) {
+    return written();
+  }
+  sent_ = error ? 0 : sent_;
+  write_rest();
+}
+
+void HttpConnection::write_rest() {
+  writing_ = true;
   write_deadline_ = std::chrono::steady_clock::now() + thread_.options.write_timeout;
   // The bytes go in parts so that progress is seen and a dead reader can be told from a slow one.
   socket_.async_write_some(
-      asio::buffer(sending_),
+      asio::buffer(sending_.data() + sent_, sending_.size() - sent_),
       [self = shared_from_this()](boost::system::error_code error, std::size_t bytes) {
         self->on_written(error, bytes);
       });
@@ -355,14 +369,13 @@ void HttpConnection::on_written(boost::system::error_code error, std::size_t byt
   }
   sent_ += bytes;
   if (sent_ < sending_.size()) {
-    write_deadline_ = std::chrono::steady_clock::now() + thread_.options.write_timeout;
-    return socket_.async_write_some(
-        asio::buffer(sending_.data() + sent_, sending_.size() - sent_),
-        [self = shared_from_this()](boost::system::error_code again, std::size_t more) {
-          self->on_written(again, more);
-        });
+    return write_rest();
   }
   writing_ = false;
+  written();
+}
+
+void HttpConnection::written() {
   sending_.clear();
   sent_ = 0;
   if (!unsent_.empty()) {

@@ -15,6 +15,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gateway/api_error.h"
@@ -40,6 +41,28 @@ struct HttpThread {
   // Those with something to write at the end of this turn, so that all they have been given in it
   // shares a write.
   std::vector<std::shared_ptr<HttpConnection>> to_write{};
+  bool in_turn = false;  // an HttpTurn is there to see to them
+
+  void write_all();
+};
+
+// What connections are given while it lives is written at its end.
+class HttpTurn {
+ public:
+  explicit HttpTurn(HttpThread& thread)
+      : thread_(thread), is_outer_(!std::exchange(thread.in_turn, true)) {}
+  HttpTurn(const HttpTurn&) = delete;
+  HttpTurn& operator=(const HttpTurn&) = delete;
+  ~HttpTurn() {
+    if (is_outer_) {
+      thread_.in_turn = false;
+      thread_.write_all();
+    }
+  }
+
+ private:
+  HttpThread& thread_;
+  const bool is_outer_;
 };
 
 class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
@@ -61,6 +84,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
 
  private:
   friend class HttpReply;
+  friend struct HttpThread;
   using Parser = boost::beast::http::request_parser<boost::beast::http::string_body>;
   enum class State : std::uint8_t { Handshake, Idle, Head, Body, Reply, Linger };
 
@@ -78,6 +102,9 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   void write_soon();
   bool has_unsent() const { return writing_ || !unsent_.empty(); }
   void write();
+  // What is left of `sending_`, once the socket takes more.
+  void write_rest();
+  void written();
   void on_written(boost::system::error_code error, std::size_t bytes);
   void reply_finished(bool keep_alive);
   void all_sent();

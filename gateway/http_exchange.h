@@ -59,7 +59,8 @@ class HttpExchange {
   virtual void set_on_gone(std::function<void()> on_gone) = 0;
   // Runs about twice a second.
   virtual void set_on_tick(std::function<void(TimePoint now)> on_tick) = 0;
-  // Runs `task` on the I/O thread of this exchange.
+  // Runs `task` on the I/O thread of this exchange, inside this call where this is it. What it
+  // writes goes out at its end.
   virtual void post(Task task) = 0;
   // The number of that thread, from 0.
   virtual std::uint32_t io_thread() const = 0;

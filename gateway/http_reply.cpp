@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <boost/asio/dispatch.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/beast/http/status.hpp>
 
@@ -53,8 +54,7 @@ HttpReply::HttpReply(std::shared_ptr<HttpConnection> connection,
                      bool keep_alive,
                      bool chunked)
     : connection_(std::move(connection)),
-      context_(connection_->thread_.context),
-      io_thread_(connection_->thread_.number),
+      thread_(connection_->thread_),
       request_(std::move(request)),
       keep_alive_(keep_alive),
       chunked_(chunked) {}
@@ -67,7 +67,7 @@ void HttpReply::add_headers(const HttpHeaders& headers) {
 }
 
 std::string HttpReply::head(int status, const HttpHeaders& headers, bool keep_alive) const {
-  const std::string_view cors = connection_->thread_.cors.lines_for(request_.header("origin"));
+  const std::string_view cors = thread_.cors.lines_for(request_.header("origin"));
   if (added_.empty()) {
     return http_head(status, headers, cors, keep_alive, chunked_);
   }
@@ -80,7 +80,7 @@ void HttpReply::respond(int status, HttpHeaders headers, std::string body) {
   if (!connection_) {
     return;
   }
-  const bool keep = keep_alive_ && !connection_->thread_.draining;
+  const bool keep = keep_alive_ && !thread_.draining;
   const bool bodiless = status == 204 || status == 304;
   std::string text = head(status, headers, keep);
   if (!bodiless) {
@@ -132,7 +132,7 @@ void HttpReply::finish() {
     connection->send("0\r\n\r\n");
   }
   if (connection_) {  // the last bytes may have been too many for a slow reader
-    end(keep_alive_ && !connection->thread_.draining);
+    end(keep_alive_ && !thread_.draining);
   }
 }
 
@@ -149,7 +149,7 @@ void HttpReply::set_on_gone(std::function<void()> on_gone) {
   if (connection_) {
     on_gone_ = std::move(on_gone);
   } else if (!started_) {
-    boost::asio::post(context_, std::move(on_gone));
+    boost::asio::post(thread_.context, std::move(on_gone));
   }
 }
 
@@ -158,14 +158,17 @@ void HttpReply::set_on_tick(std::function<void(TimePoint)> on_tick) {
 }
 
 void HttpReply::post(Task task) {
-  boost::asio::post(context_, std::move(task));
+  boost::asio::dispatch(thread_.context, [&thread = thread_, task = std::move(task)]() mutable {
+    const HttpTurn turn(thread);
+    task();
+  });
 }
 
 void HttpReply::gone() {
   connection_ = nullptr;
   on_tick_ = nullptr;
   if (auto on_gone = std::exchange(on_gone_, nullptr)) {
-    boost::asio::post(context_, std::move(on_gone));  // never inside the caller's `write`
+    boost::asio::post(thread_.context, std::move(on_gone));  // never inside the caller's `write`
   }
 }
 

@@ -3,7 +3,6 @@
 // Owner, thread: http_exchange.h. Failure: once the connection is gone, calls do nothing.
 #pragma once
 
-#include <boost/asio/any_io_executor.hpp>
 #include <memory>
 #include <string>
 
@@ -32,7 +31,7 @@ class HttpReply final : public HttpExchange {
   void set_on_gone(std::function<void()> on_gone) override;
   void set_on_tick(std::function<void(TimePoint)> on_tick) override;
   void post(Task task) override;
-  std::uint32_t io_thread() const override { return io_thread_; }
+  std::uint32_t io_thread() const override { return thread_.number; }
 
   // From the connection: the client has left.
   void gone();
@@ -45,8 +44,7 @@ class HttpReply final : public HttpExchange {
 
   std::shared_ptr<HttpConnection>
       connection_;  // null once the reply is finished or the client gone
-  boost::asio::io_context& context_;
-  const std::uint32_t io_thread_;
+  HttpThread& thread_;
   HttpRequest request_;
   bool keep_alive_;
   const bool chunked_;

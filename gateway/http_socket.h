@@ -92,6 +92,27 @@ class HttpSocket {
     socket_.async_read_some(into, std::move(handler));
   }
 
+  // Does not wait: a part of `bytes` is written, or would_block; then the same bytes must come
+  // again.
+  std::size_t write_some(boost::asio::const_buffer bytes, error_code& error) {
+    if (!tls_) {
+      return socket_.write_some(bytes, error);
+    }
+    const auto put = tls_->write({static_cast<const char*>(bytes.data()), bytes.size()});
+    switch (put.outcome) {
+      case TlsSession::Outcome::Done:
+        error = {};
+        break;
+      case TlsSession::Outcome::WantRead:
+      case TlsSession::Outcome::WantWrite:
+        error = boost::asio::error::would_block;
+        break;
+      default:
+        error = boost::asio::error::connection_aborted;
+    }
+    return put.bytes;
+  }
+
   // handler(error, bytes): a part of `bytes` is written. They stay where they are until then.
   template <class Handler>
   void async_write_some(boost::asio::const_buffer bytes, Handler handler) {

@@ -1,6 +1,7 @@
-// baton-gateway: reads cluster.yaml, serves until SIGTERM or SIGINT, then drains. SIGHUP reads the
-// files again that the configuration names.
+// baton-gateway: reads cluster.yaml, serves until SIGTERM or SIGINT, then drains. SIGHUP reads
+// the objectives again, and the files that the configuration names.
 #include <fmt/format.h>
+#include <malloc.h>
 
 #include <CLI/CLI.hpp>
 #include <csignal>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "common/base/file_limit.h"
+#include "common/base/version.h"
 #include "common/config/cluster_config.h"
 #include "gateway/gateway.h"
 
@@ -19,6 +21,13 @@ constexpr int kUsage = 2;  // exit status of a wrong command line or configurati
 int fail(const baton::Error& error) {
   fmt::print(stderr, "baton-gateway: {}\n", error.message);
   return error.code == baton::ErrorCode::InvalidConfig ? kUsage : 1;
+}
+
+// Large bodies are mapped on their own and go back to the system at once; the memory of usual ones
+// is kept. Left alone, glibc learns from the largest body it has seen to keep as much for good.
+void bound_kept_memory() {
+  mallopt(M_MMAP_THRESHOLD, 1 << 20);
+  mallopt(M_TRIM_THRESHOLD, 16 << 20);
 }
 
 // Blocks our signals in every thread made from here on; `wait` takes them one by one.
@@ -51,6 +60,7 @@ int main(int argc, char** argv) {
   std::vector<std::string> overrides;
   CLI::App app{"Baton's gateway: the OpenAI API in front of prefill and decode nodes",
                "baton-gateway"};
+  app.set_version_flag("--version", fmt::format("baton-gateway {}", baton::version()));
   app.add_option("--config", config_path, "cluster.yaml")->required();
   app.add_option("--set", overrides, "key=value, over the file; may be repeated");
   try {
@@ -59,6 +69,7 @@ int main(int argc, char** argv) {
     return app.exit(error) == 0 ? 0 : kUsage;
   }
 
+  bound_kept_memory();
   const auto config = baton::load_config(config_path, overrides);
   if (!config) {
     return fail(config.error());
@@ -73,8 +84,14 @@ int main(int argc, char** argv) {
   if (!gateway) {
     return fail(gateway.error());
   }
+  baton::SloSection slo = config->slo;
   while (signals.wait() == SIGHUP) {
-    (*gateway)->reload();
+    if (const auto again = baton::load_config(config_path, overrides)) {
+      slo = again->slo;
+    } else {
+      log->error("the objectives stay as they were: {}", again.error().message);
+    }
+    (*gateway)->reload(slo);
   }
   log->info("draining");
   signals.release();

@@ -271,6 +271,7 @@ void Membership::on_heartbeat(Node& node, wire::Heartbeat& beat) {
     }
   }
   node.draining = beat.draining();
+  node.may_change_role = beat.may_change_role();
   node.busy = false;
   if (beat.has_kv_events()) {
     handlers_.on_kv_events(node, beat.kv_events());
@@ -301,7 +302,9 @@ void Membership::on_health(NodeHandle handle, PeerHealth health) {
   }
 }
 
-bool Membership::drain(const NodeName& name, std::chrono::milliseconds limit) {
+bool Membership::drain(const NodeName& name,
+                       std::chrono::milliseconds limit,
+                       const std::string& then_role) {
   const auto found = nodes_.find(name);
   if (found == nodes_.end()) {
     return false;
@@ -311,6 +314,7 @@ bool Membership::drain(const NodeName& name, std::chrono::milliseconds limit) {
   node.drain_asked = true;
   wire::Frame frame;
   frame.mutable_drain()->set_limit_ms(static_cast<std::uint64_t>(limit.count()));
+  frame.mutable_drain()->set_then_role(then_role);
   node.channel->send(std::move(frame));
   handlers_.on_change(node);
   return true;
@@ -360,11 +364,27 @@ std::vector<NodeView> Membership::views_of(const std::string& model) const {
   return views;
 }
 
-std::vector<NodePair> handles_of(const PairHealth& pairs, const Membership& membership) {
+std::vector<NodePair> barred_pairs(const RouteHealth& health, const Membership& membership) {
   std::vector<NodePair> handles;
-  for (const PairHealth::Pair& pair : pairs.out()) {
+  for (const RouteHealth::Pair& pair : health.barred()) {
     handles.push_back(
         {membership.handle_of(pair.prefill.name), membership.handle_of(pair.decode.name)});
+  }
+  return handles;
+}
+
+std::vector<NodePair> resting_parts(const RouteHealth& health,
+                                    const Membership& membership,
+                                    TimePoint now) {
+  std::vector<NodePair> handles;
+  for (const RouteHealth::Breaker& breaker : health.breakers(now)) {
+    const NodePair part{membership.handle_of(breaker.part.node.name),
+                        membership.handle_of(breaker.part.peer.name)};
+    const bool is_here =
+        part.prefill != NodeHandle{} && (part.decode != NodeHandle{} || !breaker.part.is_pair());
+    if (is_here && !health.takes(breaker.part, now)) {
+      handles.push_back(part);
+    }
   }
   return handles;
 }

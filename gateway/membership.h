@@ -26,8 +26,8 @@
 #include "common/rpc/heartbeat.h"
 #include "common/rpc/network.h"
 #include "common/wire/control.pb.h"
-#include "gateway/pair_health.h"
 #include "gateway/reactor_watch.h"
+#include "gateway/route_health.h"
 #include "gateway/router.h"
 #include "gateway/routing/predicted_work.h"
 
@@ -44,6 +44,7 @@ struct Node {
   wire::NodeLoad load;
   bool draining = false;
   bool drain_asked = false;               // by an operator; it gets nothing new whatever it says
+  bool may_change_role = false;           // this gateway may give it the other role
   PeerHealth health = PeerHealth::Alive;  // the worse of heartbeats and data thread
   ReactorWatch reactor;
   std::unique_ptr<Channel> channel;  // open while registered
@@ -107,9 +108,11 @@ class Membership {
   // Closes every channel; no handler runs any more.
   void stop();
 
-  // Asks a node to take nothing new and to hand back what it has, within `limit`. False: no node of
-  // that name.
-  bool drain(const NodeName& name, std::chrono::milliseconds limit);
+  // Asks a node to take nothing new and to hand back what it has, within `limit`; with `then_role`,
+  // to come back with that role after it (REQUIRES: may_change_role). False: no node of that name.
+  bool drain(const NodeName& name,
+             std::chrono::milliseconds limit,
+             const std::string& then_role = "");
 
   Node* find(NodeHandle handle);
   // Zero: no node of that name.
@@ -149,7 +152,11 @@ class Membership {
   bool stopped_ = false;
 };
 
-// The pairs out of routing whose nodes are here.
-std::vector<NodePair> handles_of(const PairHealth& pairs, const Membership& membership);
+// The pairs out of routing until a node starts anew.
+std::vector<NodePair> barred_pairs(const RouteHealth& health, const Membership& membership);
+// What breakers keep work away from: pairs, and nodes as a pair's prefill, whatever their role.
+std::vector<NodePair> resting_parts(const RouteHealth& health,
+                                    const Membership& membership,
+                                    TimePoint now);
 
 }  // namespace baton::gateway

@@ -16,13 +16,13 @@ constexpr auto kStates = std::to_array<const char*>({"alive", "suspect", "draini
 
 ModelPublisher::ModelPublisher(Metrics& metrics,
                                const Membership& membership,
-                               const PairHealth& pairs,
+                               const RouteHealth& health,
                                const ArtifactFetcher& fetcher,
                                ModelSection configured,
                                ModelDirectory& directory)
     : metrics_(metrics),
       membership_(membership),
-      pairs_(pairs),
+      health_(health),
       fetcher_(fetcher),
       configured_(std::move(configured)),
       directory_(directory) {
@@ -43,7 +43,7 @@ ServedModel ModelPublisher::describe(const ModelEntry& entry) const {
   model.fingerprint = fmt::format("fp_{:016x}", entry.identity.numerics_hash());
   model.nodes = entry.nodes;
   const auto views = membership_.views_of(model.id);
-  model.is_usable = has_usable_pair(views, handles_of(pairs_, membership_));
+  model.is_usable = has_usable_pair(views, barred_pairs(health_, membership_));
   model.artifacts = fetcher_.find(entry.identity.tokenizer_hash());
   if (model.artifacts != nullptr) {
     const FormatOverride choice =

@@ -18,7 +18,7 @@ class ModelPublisher {
  public:
   ModelPublisher(Metrics& metrics,
                  const Membership& membership,
-                 const PairHealth& pairs,
+                 const RouteHealth& health,
                  const ArtifactFetcher& fetcher,
                  ModelSection configured,
                  ModelDirectory& directory);
@@ -34,7 +34,7 @@ class ModelPublisher {
 
   Metrics& metrics_;
   const Membership& membership_;
-  const PairHealth& pairs_;
+  const RouteHealth& health_;
   const ArtifactFetcher& fetcher_;
   const ModelSection configured_;
   ModelDirectory& directory_;

@@ -200,7 +200,7 @@ void read_chat(JsonFields& fields, ApiRequest& request) {
   if (auto read = read_messages(*messages, request.messages); !read) {
     fields.fail(std::move(read).error());
   }
-  read_tools(fields, request.tools);
+  read_tools(fields, ToolShape::Nested, request.tools);
   bool echo = false;
   fields.read("echo", echo);
   if (echo) {

@@ -35,6 +35,10 @@ struct ResponsesFields {
   std::string instructions;  // comes before the messages, and is not kept
   std::string previous_id;   // of a kept response whose conversation goes on
   bool store = false;        // keep the answer
+  // As they were sent, since the response repeats them; empty: not given.
+  std::string tools_json;
+  std::string tool_choice_json;
+  std::string format_json;  // of `text`
 };
 
 struct ApiRequest {

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <chrono>
 #include <initializer_list>
+#include <map>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -48,9 +50,68 @@ std::vector<double> with(std::vector<double> edges,
   return edges;
 }
 
+// vLLM's names for what the gateway sees from end to end.
+void add_vllm_names(Metrics& metrics) {
+  const Metrics::Labels role{{"role", "gateway"}};
+  const auto same = [&](const char* name, const char* of) {
+    metrics.also_as({.name = name, .of = of, .labels = role});
+  };
+  same("vllm:time_to_first_token_seconds", "baton_time_to_first_token_seconds");
+  same("vllm:inter_token_latency_seconds", "baton_inter_token_latency_seconds");
+  same("vllm:e2e_request_latency_seconds", "baton_e2e_request_latency_seconds");
+  same("vllm:request_queue_time_seconds", "baton_request_queue_time_seconds");
+  same("vllm:prompt_tokens_total", "baton_prompt_tokens_total");
+  same("vllm:generation_tokens_total", "baton_generation_tokens_total");
+  same("vllm:num_requests_waiting", "baton_num_requests_waiting");
+  same("vllm:num_requests_running", "baton_num_requests_running");
+}
+
 }  // namespace
 
-Probe::Probe(Metrics& metrics, const SloSection& slo) {
+struct Probe::Models {
+  Metrics& metrics;
+  const SloSection slo;
+  std::map<std::string, ModelProbe> by_name;
+
+  ModelProbe make(const std::string& model) const {
+    ModelProbe probe;
+    const Metrics::Labels name{{"model_name", model}};
+    probe.prompt_tokens =
+        metrics.counter("baton_prompt_tokens_total", "Prompt tokens of ended requests", name);
+    probe.generated_tokens =
+        metrics.counter("baton_generation_tokens_total", "Tokens given to clients", name);
+    for (std::size_t i = 0; i < kNumTiers; ++i) {
+      const Metrics::Labels labels{{"model_name", model}, {"tier", std::string(kTierNames[i])}};
+      probe.ttft[i] = metrics.histogram("baton_time_to_first_token_seconds",
+                                        "Request received to first token",
+                                        with(kTtftEdges, {slo.tiers[i].ttft}),
+                                        labels);
+      probe.itl[i] = metrics.histogram("baton_inter_token_latency_seconds",
+                                       "Between two tokens",
+                                       with(kItlEdges, {slo.tiers[i].itl}),
+                                       labels);
+      probe.e2e[i] = metrics.histogram("baton_e2e_request_latency_seconds",
+                                       "Request received to its end",
+                                       kRequestEdges,
+                                       labels);
+    }
+    return probe;
+  }
+};
+
+const ModelProbe& Probe::of(const std::string& model) const {
+  if (models_ == nullptr) {
+    return none_;
+  }
+  const auto known = models_->by_name.find(model);
+  return known != models_->by_name.end()
+             ? known->second
+             : models_->by_name.emplace(model, models_->make(model)).first->second;
+}
+
+Probe::Probe(Metrics& metrics, const SloSection& slo)
+    : models_(std::make_shared<Models>(metrics, slo)) {
+  add_vllm_names(metrics);
   const auto requests = [&](const char* status) {
     return metrics.counter(
         "baton_requests_total", "Generation requests by their end", {{"status", status}});
@@ -83,19 +144,6 @@ Probe::Probe(Metrics& metrics, const SloSection& slo) {
   stale_events = metrics.counter("baton_stale_token_events_total",
                                  "Token events of ended requests or old attempts, and repeats");
   bad_events = metrics.counter("baton_bad_token_events_total", "Token events that break the wire");
-  prompt_tokens = metrics.counter("baton_prompt_tokens_total", "Prompt tokens of ended requests");
-  generated_tokens = metrics.counter("baton_generation_tokens_total", "Tokens given to clients");
-  for (std::size_t i = 0; i < kNumTiers; ++i) {
-    const Metrics::Labels tier{{"tier", std::string(kTierNames[i])}};
-    ttft[i] = metrics.histogram("baton_time_to_first_token_seconds",
-                                "Request received to first token",
-                                with(kTtftEdges, {slo.tiers[i].ttft}),
-                                tier);
-    itl[i] = metrics.histogram("baton_inter_token_latency_seconds",
-                               "Between two tokens",
-                               with(kItlEdges, {slo.tiers[i].itl}),
-                               tier);
-  }
   const auto phase = [&](Metrics::Labels labels, std::chrono::milliseconds target) {
     return metrics.histogram("baton_request_phase_seconds",
                              "Phases of a request: queue (until nodes are found), prefill (on its "
@@ -109,21 +157,43 @@ Probe::Probe(Metrics& metrics, const SloSection& slo) {
   }
   prefill = phase({{"phase", "prefill"}}, slo.prefill);
   transfer = phase({{"phase", "transfer"}}, slo.transfer);
-  e2e = metrics.histogram(
-      "baton_e2e_request_latency_seconds", "Request received to its end", kRequestEdges);
   queue_time = metrics.histogram(
       "baton_request_queue_time_seconds", "Request received to decode grant", kRequestEdges);
+  const auto target = [&](const char* name, std::string_view tier) {
+    return metrics.gauge("baton_slo_target_seconds",
+                         "What is promised, by objective; by tier where it is the tier's",
+                         {{"slo", name}, {"tier", std::string(tier)}});
+  };
+  for (std::size_t i = 0; i < kNumTiers; ++i) {
+    ttft_target[i] = target("ttft", kTierNames[i]);
+    itl_target[i] = target("itl", kTierNames[i]);
+  }
+  queue_target = target("queue", "");
+  prefill_target = target("prefill", "");
+  transfer_target = target("transfer", "");
+  show(slo);
   queue_depth = metrics.gauge("baton_num_requests_waiting", "Requests in the queue");
   in_work = metrics.gauge("baton_num_requests_running", "Requests on nodes");
 }
 
-void Probe::ended(Phase phase, double seconds, std::size_t prompt) const {
+void Probe::show(const SloSection& slo) const {
+  const auto set = [](const Gauge& gauge, std::chrono::milliseconds target) {
+    gauge.set(static_cast<double>(target.count()) / 1000.0);
+  };
+  for (std::size_t i = 0; i < kNumTiers; ++i) {
+    set(ttft_target[i], slo.tiers[i].ttft);
+    set(itl_target[i], slo.tiers[i].itl);
+  }
+  set(queue_target, slo.queue);
+  set(prefill_target, slo.prefill);
+  set(transfer_target, slo.transfer);
+}
+
+void Probe::ended(Phase phase) const {
   const Counter& counter = phase == Phase::Finished ? finished
                            : phase == Phase::Failed ? failed
                                                     : cancelled;
   counter.add();
-  e2e.observe(seconds);
-  prompt_tokens.add(static_cast<double>(prompt));
 }
 
 }  // namespace baton::gateway

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <array>
+#include <memory>
 #include <string>
 
 #include "common/config/gateway_section.h"
@@ -16,13 +17,24 @@
 
 namespace baton::gateway {
 
+// Of the requests of one model.
+struct ModelProbe {
+  std::array<Histogram, kNumTiers> ttft, itl, e2e;  // by tier
+  Counter prompt_tokens, generated_tokens;
+};
+
 struct Probe {
   Probe() = default;  // counts nothing: for tests
   // Targets are edges of the histograms, so that what keeps them is counted exactly.
   explicit Probe(Metrics& metrics, const SloSection& slo = {});
 
+  // Of a model that nodes serve: no other name may be asked for. Thread: the control strand alone.
+  const ModelProbe& of(const std::string& model) const;
+
+  // The targets, beside what is measured.
+  void show(const SloSection& slo) const;
   // One request at its end.
-  void ended(Phase phase, double seconds, std::size_t prompt_tokens) const;
+  void ended(Phase phase) const;
   void failover(FailoverReason reason) const { failovers[static_cast<std::size_t>(reason)].add(); }
 
   Counter finished, failed, cancelled;
@@ -33,15 +45,20 @@ struct Probe {
   std::array<Counter, kNumFailoverReasons> failovers;  // by reason
   Counter resumed_tokens;
   Counter stale_events, bad_events;
-  Counter prompt_tokens, generated_tokens;
-  std::array<Histogram, kNumTiers> ttft, itl;  // by tier
-  Histogram e2e, queue_time;
+  Histogram queue_time;
   // Of requests with a prefill node of their own: wait for nodes by whom they waited for, the
   // prompt on its node with that node's queue, end of prefill to the commit.
   std::array<Histogram, kWaitingOnNames.size()> queue;
   Histogram prefill, transfer;
   Gauge queue_depth, in_work;
   std::array<Gauge, kNumTiers> waiting;  // by tier
+  std::array<Gauge, kNumTiers> ttft_target, itl_target;
+  Gauge queue_target, prefill_target, transfer_target;
+
+ private:
+  struct Models;  // made when first asked for
+  std::shared_ptr<Models> models_;
+  ModelProbe none_;
 };
 
 }  // namespace baton::gateway

@@ -63,7 +63,7 @@ ApiResult<void> ask_for_scores(const ApiRequest& api,
                   request.prompt.size())));
 }
 
-ApiResult<std::vector<TokenId>> chat_prompt(const ApiRequest& api,
+ApiResult<std::vector<TokenId>> chat_prompt(ApiRequest& api,
                                             const std::string& param,
                                             const ServedModel& model,
                                             std::int64_t unix_seconds) {
@@ -124,7 +124,7 @@ ApiError outside_vocabulary(std::string param, TokenId token, const ServedModel&
       fmt::format("Token id {} is outside the vocabulary of {} tokens.", token, model.vocab_size));
 }
 
-ApiResult<std::vector<TokenId>> tokenize_prompt(const ApiRequest& api,
+ApiResult<std::vector<TokenId>> tokenize_prompt(ApiRequest& api,
                                                 const ServedModel& model,
                                                 std::size_t i,
                                                 std::int64_t unix_seconds,
@@ -137,7 +137,7 @@ ApiResult<std::vector<TokenId>> tokenize_prompt(const ApiRequest& api,
 namespace {
 
 // Prompt number `i`, with the limits and stop tokens that its length leaves.
-ApiResult<GenerateRequest> build_prompt(const ApiRequest& api,
+ApiResult<GenerateRequest> build_prompt(ApiRequest& api,
                                         const ServedModel& model,
                                         std::size_t i,
                                         std::int64_t unix_seconds) {
@@ -196,7 +196,7 @@ std::int64_t unix_seconds() {
       .count();
 }
 
-ApiResult<std::vector<GenerateRequest>> build_requests(const ApiRequest& api,
+ApiResult<std::vector<GenerateRequest>> build_requests(ApiRequest& api,
                                                        const ServedModel& model,
                                                        const RandomSource& random,
                                                        std::int64_t unix_seconds) {

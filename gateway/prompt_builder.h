@@ -16,8 +16,8 @@
 namespace baton::gateway {
 
 // Prompt number `i`, or the chat, as tokens. `add_special`: with what stands before every text;
-// chat templates have their own.
-ApiResult<std::vector<TokenId>> tokenize_prompt(const ApiRequest& api,
+// chat templates have their own. Takes the messages of a chat.
+ApiResult<std::vector<TokenId>> tokenize_prompt(ApiRequest& api,
                                                 const ServedModel& model,
                                                 std::size_t i,
                                                 std::int64_t unix_seconds,
@@ -30,8 +30,8 @@ std::int64_t unix_seconds();
 
 // One request for each choice: all of the first prompt, then all of the next. Ids, and the seed
 // where the client gave none, are drawn from `random`. Templates may print the date of
-// `unix_seconds`.
-ApiResult<std::vector<GenerateRequest>> build_requests(const ApiRequest& api,
+// `unix_seconds`. Takes the messages of a chat.
+ApiResult<std::vector<GenerateRequest>> build_requests(ApiRequest& api,
                                                        const ServedModel& model,
                                                        const RandomSource& random,
                                                        std::int64_t unix_seconds);

@@ -4,7 +4,6 @@
 
 #include "common/base/check.h"
 #include "common/wire/convert.h"
-#include "common/wire/packed_prompt.h"
 #include "gateway/request_tracker.h"
 
 namespace baton::gateway {
@@ -17,11 +16,22 @@ std::chrono::microseconds elapsed(TimePoint from, TimePoint to) {
   return std::chrono::duration_cast<std::chrono::microseconds>(to - from);
 }
 
+// What of a route has a breaker. REQUIRES: its nodes are there.
+std::vector<RouteHealth::Part> parts_of(const Route& route, Membership& membership) {
+  const NodeLife decode = membership.find(route.decode)->life();
+  if (route.is_local()) {
+    return {{decode, {}}};
+  }
+  const NodeLife prefill = membership.find(route.prefill)->life();
+  return {{prefill, {}}, {decode, {}}, {prefill, decode}};
+}
+
 }  // namespace
 
 void RequestTracker::reserve(Tracked& tracked, const Route& route) {
   queue_.take(tracked.request.model, tracked.ticket, executor_.now());
   set_phase(tracked, Phase::Reserving);
+  tracked.begun = executor_.now();
   tracked.route = route;
   tracked.decode_has_begun = false;
   tracked.order.restart();
@@ -37,16 +47,16 @@ void RequestTracker::reserve(Tracked& tracked, const Route& route) {
     book_prefill(tracked, *prefill);
   }
   ++decode->open_reserves;
+  if (!health_.is_well()) {
+    tracked.trial = health_.begin(parts_of(route, membership_), tracked.begun);
+  }
   tracked.request.deadline = std::max(
       std::chrono::milliseconds(1),
       std::chrono::duration_cast<std::chrono::milliseconds>(tracked.deadline - executor_.now()));
   wire::Frame frame;
   wire::Reserve& body = *frame.mutable_reserve();
-  std::string packed = pack_tokens(tracked.request.prompt);
-  if (!route.is_local()) {
-    tracked.packed_prompt = packed;
-  }
-  *body.mutable_request() = to_wire_packed(tracked.request, std::move(packed));
+  *body.mutable_request() = to_wire(tracked.request);
+  body.mutable_request()->set_traceparent(tracked.trace.traceparent());
   body.set_local(route.is_local());
   body.set_reserve_full(tracked.preemptions >= kPreemptionsBeforeFull);
   decode->channel->call(std::move(frame),
@@ -155,8 +165,8 @@ void RequestTracker::prefill(Tracked& tracked, const wire::KvGrant& grant) {
   BATON_CHECK(node != nullptr, "a request whose prefill node is gone has been ended");
   wire::Frame frame;
   wire::Prefill& body = *frame.mutable_prefill();
-  *body.mutable_request() =
-      to_wire_packed(tracked.request, std::exchange(tracked.packed_prompt, {}));
+  *body.mutable_request() = to_wire(tracked.request);
+  body.mutable_request()->set_traceparent(tracked.trace.traceparent());
   *body.mutable_grant() = grant;
   node->channel->call(std::move(frame),
                       options_.call_timeout,
@@ -247,30 +257,45 @@ void RequestTracker::on_event(Node& node, TokenEvent event) {
   if (node.handle == tracked->route.prefill &&
       (!event.tokens.empty() || event.finish != FinishReason::None)) {
     give_back_credit(*tracked);
+    prefill_served(*tracked, node);
   }
-  std::vector<TokenEvent> ready;
+  ready_.clear();
   const auto repeats = tracked->order.dropped();
-  if (const auto pushed = tracked->order.push(std::move(event), ready); !pushed) {
+  if (const auto pushed = tracked->order.push(std::move(event), ready_); !pushed) {
     return node_reports(*tracked, node, pushed.error());
   }
   if (tracked->order.dropped() != repeats) {
     probe_.stale_events.add();
   }
-  if (!ready.empty()) {
-    deliver(*tracked, std::move(ready));
+  if (!ready_.empty()) {
+    deliver(*tracked, ready_);
+  }
+}
+
+void RequestTracker::prefill_served(const Tracked& tracked, const Node& prefill) {
+  if (!health_.is_well()) {
+    health_.served({prefill.life(), {}}, tracked.begun, executor_.now());
   }
 }
 
 void RequestTracker::decode_begins(Tracked& tracked, const Node& decode) {
-  if (std::exchange(tracked.decode_has_begun, true) || tracked.route.is_local()) {
+  if (std::exchange(tracked.decode_has_begun, true)) {
     return;
   }
-  if (const Node* prefill = membership_.find(tracked.route.prefill)) {
-    pairs_.good({prefill->life(), decode.life()});
+  const Node* prefill = membership_.find(tracked.route.prefill);
+  if (prefill != nullptr) {
+    health_.verified({prefill->life(), decode.life()});
+  }
+  if (!health_.is_well()) {
+    const TimePoint now = executor_.now();
+    health_.served({decode.life(), {}}, tracked.begun, now);
+    if (prefill != nullptr) {
+      health_.served({prefill->life(), decode.life()}, tracked.begun, now);
+    }
   }
 }
 
-void RequestTracker::deliver(Tracked& tracked, std::vector<TokenEvent> ready) {
+void RequestTracker::deliver(Tracked& tracked, std::span<TokenEvent> ready) {
   const TimePoint now = executor_.now();
   if (tracked.phase == Phase::Prefilling && !ready.front().tokens.empty()) {
     set_phase(tracked, Phase::Decoding);
@@ -284,18 +309,19 @@ void RequestTracker::deliver(Tracked& tracked, std::vector<TokenEvent> ready) {
     if (count > 0) {
       const double seconds = std::chrono::duration<double>(now - tracked.last_token).count();
       if (event.index == 0) {
-        probe_.ttft[tier].observe(seconds);
+        tracked.probe->ttft[tier].observe(seconds);
         tracked.first_token = now;
         if (tracked.predicted && tracked.figures.failovers == 0) {
           predictions_[tracked.request.model].on_first_token(
+              tracked.ticket.tier,
               *tracked.predicted,
               now - tracked.received,
               queue_.policy(tracked.ticket.tier).ttft_target);
         }
       } else {
-        probe_.itl[tier].observe(seconds);
+        tracked.probe->itl[tier].observe(seconds);
       }
-      probe_.generated_tokens.add(static_cast<double>(count));
+      tracked.probe->generated_tokens.add(static_cast<double>(count));
       tracked.last_token = now;
       output.insert(output.end(), event.tokens.begin(), event.tokens.end());
     }

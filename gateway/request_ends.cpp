@@ -25,6 +25,7 @@ EndedRequest describe_end(const TrackedRequest& tracked, Phase phase, TimePoint 
   ended.prompt_tokens = static_cast<std::uint32_t>(tracked.request.prompt.size());
   ended.output_tokens = tracked.num_output();
   ended.figures = tracked.figures;
+  ended.trace = tracked.trace;
   return ended;
 }
 
@@ -59,7 +60,7 @@ void RequestTracker::stop(RequestId id, bool want_figures) {
     return wake();
   }
   set_phase(*tracked, Phase::Ending);
-  tracked->ending_until = executor_.now() + options_.figures_timeout;
+  set_due(*tracked, std::min(tracked->deadline, executor_.now() + options_.figures_timeout));
 }
 
 // ---- failures of nodes
@@ -68,6 +69,7 @@ void RequestTracker::node_reports(Tracked& tracked,
                                   const Node& node,
                                   const Error& error,
                                   bool is_answer) {
+  charge(tracked, node, error, is_answer);
   const auto reason = failover_reason(error.code);
   if (!reason) {
     log_.warn("request {:016x} failed on '{}' while {}: {}: {}",
@@ -96,6 +98,7 @@ void RequestTracker::node_reports(Tracked& tracked,
     if (error.code == ErrorCode::PeerDead || error.code == ErrorCode::PeerStalled ||
         error.code == ErrorCode::StaleIncarnation) {
       failure.culprit = peer;  // that is whom the node has lost
+      failure.lost_peer = true;
     } else if (*reason == FailoverReason::Peer || *reason == FailoverReason::Checksum ||
                *reason == FailoverReason::Timeout) {
       failure.is_of_the_pair = true;
@@ -103,11 +106,34 @@ void RequestTracker::node_reports(Tracked& tracked,
     const Node* prefill = membership_.find(tracked.route.prefill);
     const Node* decode = membership_.find(tracked.route.decode);
     if (*reason == FailoverReason::Checksum && prefill != nullptr && decode != nullptr) {
-      pairs_.mismatch({prefill->life(), decode->life()});
+      health_.mismatch({prefill->life(), decode->life()});
     }
   }
   failure.at_work = tracked.has_begun_on(failure.culprit);
   attempt_failed(tracked, std::move(failure));
+}
+
+void RequestTracker::charge(const Tracked& tracked,
+                            const Node& node,
+                            const Error& error,
+                            bool is_answer) {
+  const TimePoint now = executor_.now();
+  if (now >= tracked.deadline) {
+    return;  // the request's own time is over
+  }
+  switch (blamed_for(error.code, is_answer, !tracked.route.is_local())) {
+    case Blamed::Nobody:
+      return;
+    case Blamed::Node:
+      return health_.failed({node.life(), {}}, tracked.begun, now);
+    case Blamed::Pair: {
+      const Node* prefill = membership_.find(tracked.route.prefill);
+      const Node* decode = membership_.find(tracked.route.decode);
+      if (prefill != nullptr && decode != nullptr) {
+        health_.failed({prefill->life(), decode->life()}, tracked.begun, now);
+      }
+    }
+  }
 }
 
 void RequestTracker::on_node_down(Node& node, const Error& why) {
@@ -116,6 +142,11 @@ void RequestTracker::on_node_down(Node& node, const Error& why) {
   const FailoverReason reason = why.code == ErrorCode::PeerStalled ? FailoverReason::NodeStalled
                                 : node.is_draining()               ? FailoverReason::Draining
                                                                    : FailoverReason::NodeDied;
+  const TimePoint now = executor_.now();
+  health_.left(node.life());
+  if (reason != FailoverReason::Draining) {
+    health_.failed({node.life(), {}}, now, now);
+  }
   std::vector<RequestId> hit;
   std::vector<RequestId> blamed;
   for (const auto& [id, tracked] : requests_) {
@@ -190,10 +221,13 @@ void RequestTracker::attempt_failed(Tracked& tracked, Failure failure) {
   tracked.preemptions += failure.reason == FailoverReason::Preempted ? 1 : 0;
   const TimePoint now = executor_.now();
   std::erase_if(tracked.avoid, [now](const Avoided& avoided) { return avoided.until <= now; });
-  tracked.avoid.push_back({failure.is_of_the_pair
-                               ? NodePair{tracked.route.prefill, tracked.route.decode}
-                               : NodePair{failure.culprit, NodeHandle{}},
-                           now + options_.avoid_for});
+  const TimePoint until = now + options_.avoid_for;
+  if (!failure.is_of_the_pair) {
+    tracked.avoid.push_back({{failure.culprit, NodeHandle{}}, until});
+  }
+  if (failure.is_of_the_pair || failure.lost_peer) {
+    tracked.avoid.push_back({{tracked.route.prefill, tracked.route.decode}, until});
+  }
   const auto pause = tracked.budget.pause();
   if (pause.count() > 0) {
     tracked.rest_until = now + pause;
@@ -216,6 +250,7 @@ void RequestTracker::wait_again(Tracked& tracked, const std::string& reason) {
   give_back_credit(tracked);
   give_back_sequence(tracked);
   settle_blocks(tracked, false);
+  tracked.trial.reset();
   set_phase(tracked, Phase::Queued);
   tracked.request.attempt = Attempt{tracked.request.attempt.value + 1};
   queue_.reenter(tracked.request.model, tracked.request.id, tracked.ticket, executor_.now());
@@ -257,13 +292,16 @@ void RequestTracker::end(Tracked& tracked,
   settle_blocks(tracked, false);
   set_phase(tracked, phase);
   const double seconds = std::chrono::duration<double>(executor_.now() - tracked.received).count();
-  probe_.ended(phase, seconds, tracked.request.prompt.size());
+  probe_.ended(phase);
+  tracked.probe->e2e[static_cast<std::size_t>(tracked.ticket.tier)].observe(seconds);
+  tracked.probe->prompt_tokens.add(static_cast<double>(tracked.request.prompt.size()));
   if (phase == Phase::Finished && tracked.figures.kv_bytes_moved > 0) {
     probe_.transfer.observe(static_cast<double>(tracked.figures.transfer.count()) / 1e6);
   }
   if (options_.on_ended) {
     options_.on_ended(describe_end(tracked, phase, executor_.now()));
   }
+  due_.erase({tracked.due, tracked.request.id});
   const auto node = requests_.extract(tracked.request.id);  // `tracked` lives until the return
   if (phase != Phase::Cancelled) {
     tracked.sink->on_end(AnswerEnd{finish, std::move(error), std::move(tracked.figures)});

@@ -36,13 +36,13 @@ std::uint64_t work_of(const GenerateRequest& request) {
 
 RequestTracker::RequestTracker(Executor& executor,
                                Membership& membership,
-                               PairHealth& pairs,
+                               RouteHealth& health,
                                const Logger& log,
                                const Probe& probe,
                                TrackerOptions options)
     : executor_(executor),
       membership_(membership),
-      pairs_(pairs),
+      health_(health),
       log_(log),
       probe_(probe),
       options_(options),
@@ -59,10 +59,15 @@ void RequestTracker::submit(Submission submission) {
   tracked->sink = std::move(submission.sink);
   tracked->chains = std::move(submission.chains);
   tracked->affinity = submission.affinity;
+  tracked->trace = submission.trace;
+  tracked->probe = &probe_.of(tracked->request.model);
   tracked->received = submission.received;
   tracked->last_token = submission.received;
   tracked->deadline = submission.received + options_.request_timeout;
   tracked->budget = FailoverBudget(options_.failover);
+  if (options_.on_submitted) {
+    options_.on_submitted(tracked->request);
+  }
   const auto refuse = [&](ApiError error) {
     probe_.refused.add();
     tracked->sink->on_end(AnswerEnd{FinishReason::Error, std::move(error), {}});
@@ -92,7 +97,9 @@ void RequestTracker::submit(Submission submission) {
     return refuse(std::move(error));
   }
   tracked->ticket = *ticket;
+  predictions_[tracked->request.model].on_entered(executor_.now(), ticket->tier, ticket->tokens);
   const std::string model = tracked->request.model;
+  set_due(*tracked, tracked->deadline);
   requests_.emplace(tracked->request.id, std::move(tracked));
   dispatch_model(model);
 }
@@ -128,6 +135,17 @@ std::optional<ApiError> RequestTracker::refuse_early(Tracked& tracked, Tier tier
   return error;
 }
 
+WaitingPrompts RequestTracker::waiting(const std::string& model) const {
+  WaitingPrompts waiting;
+  for (const auto& [id, tracked] : requests_) {
+    if (tracked->phase == Phase::Queued && tracked->request.model == model) {
+      ++waiting.requests;
+      waiting.tokens += tracked->num_context();
+    }
+  }
+  return waiting;
+}
+
 std::uint32_t RequestTracker::retry_after_s() const {
   return static_cast<std::uint32_t>(std::clamp<std::size_t>(queue_.size() / 32, 1, 30));
 }
@@ -140,7 +158,8 @@ void RequestTracker::dispatch() {
 
 void RequestTracker::dispatch_model(const std::string& model) {
   const TimePoint now = executor_.now();
-  const std::vector<NodePair> out = handles_of(pairs_, membership_);
+  const std::vector<NodePair> out = barred_pairs(health_, membership_);
+  std::vector<NodePair> resting = resting_parts(health_, membership_, now);
   std::vector<NodeView> views = views_of(model);
   AdmissionQueue::Scan scan;
   while (const auto id = queue_.next(model, now, scan)) {
@@ -148,7 +167,7 @@ void RequestTracker::dispatch_model(const std::string& model) {
     if (tracked.rest_until > now) {
       continue;
     }
-    const auto route = route_for(tracked, views, out);
+    const auto route = route_for(tracked, views, out, resting);
     if (route) {
       if (const auto full = full_.find(model);
           full != full_.end() && full->second.seen >= tracked.received) {
@@ -157,6 +176,7 @@ void RequestTracker::dispatch_model(const std::string& model) {
       tracked.sent = routing_.sent(*route, views, tracked.request.prompt, tracked.chains);
       reserve(tracked, *route);
       views = views_of(model);
+      resting = resting_parts(health_, membership_, now);  // one that was to be tried is taken
     } else if (route.error() == RouteMiss::NoPair) {
       if (!may_wait_for_pair(tracked)) {
         queue_.leave(model, tracked.ticket);
@@ -177,7 +197,8 @@ std::vector<NodeView> RequestTracker::views_of(const std::string& model) const {
 
 std::expected<Route, RouteMiss> RequestTracker::route_for(Tracked& tracked,
                                                           std::span<const NodeView> views,
-                                                          std::span<const NodePair> out) {
+                                                          std::span<const NodePair> out,
+                                                          std::span<const NodePair> resting) {
   std::vector<NodeHandle> nodes;
   std::vector<NodePair> pairs;
   for (const Avoided& avoided : tracked.avoid) {
@@ -198,6 +219,7 @@ std::expected<Route, RouteMiss> RequestTracker::route_for(Tracked& tracked,
   need.avoid = nodes;
   need.avoid_pairs = pairs;
   need.out = out;
+  need.resting = resting;
   need.policy = routing_.options().policy;
   need.held_tokens =
       routing_.held_tokens(views, tracked.request.prompt, tracked.chains, executor_.now());
@@ -229,7 +251,8 @@ RequestTracker::Tracked* RequestTracker::find(RequestId id) {
 }
 
 void RequestTracker::on_node_changed(Node& node) {
-  pairs_.started(node.life());
+  probe_.of(node.model.id());  // a rate counts from the first request on
+  health_.started(node.life());
   if (node.role == NodeRole::Decode) {
     routing_.on_step(node.handle,
                      node.load.engine_steps(),
@@ -263,6 +286,7 @@ void RequestTracker::shut_down(const ApiError& error) {
 
 void RequestTracker::sweep() {
   const TimePoint now = executor_.now();
+  health_.sweep(now);
   for (const RequestId id : queue_.expired(now)) {
     Tracked& tracked = *find(id);
     ApiError error = to_api_error(
@@ -274,15 +298,8 @@ void RequestTracker::sweep() {
     error.retry_after_s = retry_after_s();
     end_early(tracked, "waited too long", std::move(error));
   }
-  std::vector<RequestId> over;
-  for (const auto& [id, tracked] : requests_) {
-    if (tracked->deadline <= now ||
-        (tracked->phase == Phase::Ending && tracked->ending_until <= now)) {
-      over.push_back(id);
-    }
-  }
-  for (const RequestId id : over) {
-    end_early(*find(id),
+  while (!due_.empty() && due_.begin()->first <= now) {
+    end_early(*find(due_.begin()->second),
               "deadline",
               to_api_error(Error{ErrorCode::Timeout, "The request did not finish in time."}));
   }
@@ -291,6 +308,12 @@ void RequestTracker::sweep() {
     probe_.waiting[i].set(static_cast<double>(queue_.size(static_cast<Tier>(i))));
   }
   probe_.in_work.set(static_cast<double>(requests_.size() - queue_.size()));
+}
+
+void RequestTracker::set_due(Tracked& tracked, TimePoint due) {
+  due_.erase({tracked.due, tracked.request.id});
+  tracked.due = due;
+  due_.emplace(due, tracked.request.id);
 }
 
 void RequestTracker::arm_sweep() {

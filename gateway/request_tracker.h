@@ -22,9 +22,11 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "common/exec/executor.h"
@@ -35,9 +37,11 @@
 #include "gateway/dashboard/ended_requests.h"
 #include "gateway/failover.h"
 #include "gateway/membership.h"
-#include "gateway/pair_health.h"
 #include "gateway/phase.h"
+#include "gateway/pools/waiting_prompts.h"
 #include "gateway/probe.h"
+#include "gateway/request_trace.h"
+#include "gateway/route_health.h"
 #include "gateway/routing/routing.h"
 #include "gateway/tracked_request.h"
 #include "gateway/ttft_prediction.h"
@@ -56,6 +60,7 @@ struct TrackerOptions {
   std::chrono::milliseconds restart_wait{15'000};  // after a loss, new requests wait for a pair
   FailoverLimits failover;
   RoutingOptions routing;
+  std::function<void(const GenerateRequest&)> on_submitted;  // may be empty; refused ones, too
   std::function<void(EndedRequest)> on_ended;  // may be empty; without the wall-clock time
 };
 
@@ -66,13 +71,14 @@ struct Submission {
   PromptChains chains;         // of the prompt; what is missing is made
   std::uint64_t affinity = 0;  // the same for requests of one session; 0: none
   Tier tier = Tier::Default;
+  RequestTrace trace;
 };
 
 class RequestTracker {
  public:
   RequestTracker(Executor& executor,
                  Membership& membership,
-                 PairHealth& pairs,
+                 RouteHealth& health,
                  const Logger& log,
                  const Probe& probe,
                  TrackerOptions options);
@@ -100,6 +106,8 @@ class RequestTracker {
   std::size_t active() const { return requests_.size(); }
   std::size_t queued(Tier tier) const { return queue_.size(tier); }
   std::size_t queue_limit() const { return options_.queue_limit; }
+  // Of a model: requests in the queue and the tokens of their contexts.
+  WaitingPrompts waiting(const std::string& model) const;
   const Routing& routing() const { return routing_; }
   // Seconds until the queue has probably moved, for Retry-After.
   std::uint32_t retry_after_s() const;
@@ -112,6 +120,7 @@ class RequestTracker {
     Error error;
     bool at_work = true;          // the culprit had begun with the request
     bool is_of_the_pair = false;  // neither node alone is to blame
+    bool lost_peer = false;       // the culprit is the other node's peer; or their link is at fault
   };
 
   // request_tracker.cpp
@@ -120,15 +129,18 @@ class RequestTracker {
   void dispatch_model(const std::string& model);
   // The refusal of one whose first token cannot be expected by its tier's deadline.
   std::optional<ApiError> refuse_early(Tracked& tracked, Tier tier);
-  // Where it may go now; `out`: pairs out of routing.
+  // Where it may go now; `out`, `resting`: as in RouteNeed.
   std::expected<Route, RouteMiss> route_for(Tracked& tracked,
                                             std::span<const NodeView> views,
-                                            std::span<const NodePair> out);
+                                            std::span<const NodePair> out,
+                                            std::span<const NodePair> resting);
   std::vector<NodeView> views_of(const std::string& model) const;
   // A pair is missing: is it worth waiting for one?
   bool may_wait_for_pair(const Tracked& tracked) const;
   Tracked* find(RequestId id);
   void sweep();
+  // The sweep ends it then.
+  void set_due(Tracked& tracked, TimePoint due);
   void arm_sweep();
   void wake();
 
@@ -145,8 +157,9 @@ class RequestTracker {
   // True while this node may send events of the request.
   static bool is_at_work(const Tracked& tracked, const Node& node);
   void on_event(Node& node, TokenEvent event);
+  void prefill_served(const Tracked& tracked, const Node& prefill);
   void decode_begins(Tracked& tracked, const Node& decode);
-  void deliver(Tracked& tracked, std::vector<TokenEvent> ready);
+  void deliver(Tracked& tracked, std::span<TokenEvent> ready);  // takes them
   void add_figures(Tracked& tracked, const Node& node, const RequestFigures& figures);
   // What the figures tell of the speed of nodes and links.
   void learn(const Tracked& tracked, const Node& node, const RequestFigures& figures);
@@ -162,6 +175,8 @@ class RequestTracker {
   // that a lost or silent peer is that node itself.
   void node_reports(Tracked& tracked, const Node& node, const Error& error, bool is_answer = false);
   void attempt_failed(Tracked& tracked, Failure failure);
+  // Tells the breakers what a node's error speaks against.
+  void charge(const Tracked& tracked, const Node& node, const Error& error, bool is_answer);
   void give_up(Tracked& tracked, const Error& error);
   void end(Tracked& tracked, Phase phase, FinishReason finish, std::optional<ApiError> error);
   // Ends it from outside of the nodes' doing; one that is Ending has all its text.
@@ -172,7 +187,7 @@ class RequestTracker {
 
   Executor& executor_;
   Membership& membership_;
-  PairHealth& pairs_;
+  RouteHealth& health_;
   const Logger& log_;
   const Probe& probe_;
   const TrackerOptions options_;
@@ -180,12 +195,14 @@ class RequestTracker {
   std::map<std::string, TtftPrediction> predictions_;  // by model
   Routing routing_;
   std::unordered_map<RequestId, std::unique_ptr<Tracked>> requests_;
-  std::map<std::string, TimePoint> last_loss_;  // of a node, by model
+  std::set<std::pair<TimePoint, RequestId>> due_;  // of every request
+  std::map<std::string, TimePoint> last_loss_;     // of a node, by model
   struct Full {
     WaitingOn who = WaitingOn::None;
     TimePoint seen;
   };
   std::map<std::string, Full> full_;  // when no pair had capacity, by model
+  std::vector<TokenEvent> ready_;     // of one event; kept for its memory
   std::optional<ApiError> shut_down_;
   bool dispatch_posted_ = false;
   TimerHandle sweep_timer_;

@@ -39,16 +39,22 @@ struct Candidates {
   bool pair_exists = false;  // perhaps none that is ready
 };
 
-// `avoiding`: what the request should avoid does not exist.
-Candidates candidates(std::span<const NodeView> nodes, const RouteNeed& need, bool avoiding) {
+// What is left out although it is there; each step leaves out less.
+enum class Choosy : std::uint8_t { Nodes, Pairs, Resting, Nothing };
+
+Candidates candidates(std::span<const NodeView> nodes, const RouteNeed& need, Choosy choosy) {
+  const auto rests = [&](NodeHandle one, NodeHandle other) {
+    return choosy <= Choosy::Resting && holds(need.resting, NodePair{one, other});
+  };
   const auto is_candidate = [&](const NodeView& node, NodeRole role) {
-    return may_serve(node, role) && !(avoiding && holds(need.avoid, node.handle)) &&
+    return may_serve(node, role) && !rests(node.handle, NodeHandle{}) &&
+           !(choosy <= Choosy::Nodes && holds(need.avoid, node.handle)) &&
            (need.model_stamp == 0 || need.model_stamp == node.model_stamp);
   };
   const auto is_pair = [&](const NodeView& prefill, const NodeView& decode) {
     const NodePair pair{prefill.handle, decode.handle};
-    return match(prefill, decode) && !holds(need.out, pair) &&
-           !(avoiding && holds(need.avoid_pairs, pair));
+    return match(prefill, decode) && !holds(need.out, pair) && !rests(pair.prefill, pair.decode) &&
+           !(choosy <= Choosy::Pairs && holds(need.avoid_pairs, pair));
   };
   Candidates all;
   for (std::uint32_t d = 0; d < nodes.size(); ++d) {
@@ -251,9 +257,12 @@ RoutePolicy route_policy_named(std::string_view name) {
 
 std::expected<Route, RouteMiss> choose_route(std::span<const NodeView> nodes,
                                              const RouteNeed& need) {
-  Candidates all = candidates(nodes, need, true);
-  if (!all.pair_exists && (!need.avoid.empty() || !need.avoid_pairs.empty())) {
-    all = candidates(nodes, need, false);
+  Candidates all;
+  for (const Choosy choosy : {Choosy::Nodes, Choosy::Pairs, Choosy::Resting, Choosy::Nothing}) {
+    all = candidates(nodes, need, choosy);
+    if (all.pair_exists) {
+      break;
+    }
   }
   if (all.ready.empty()) {
     return std::unexpected(all.pair_exists ? RouteMiss::NoCapacity : RouteMiss::NoPair);

@@ -5,8 +5,9 @@
 // the one that costs the fewest seconds (routing/route_cost.h). Prompts up to a node's limit, or
 // all of them where no prefill node exists, may be prefilled on the decode node itself.
 //
-// What a request should avoid, it avoids while there is anything else, even if that is taken now; a
-// pair that is out of routing is never taken.
+// What a request should avoid, it avoids while there is anything else, even if that is taken now:
+// first the nodes go back in, then the pairs, at last what breakers keep work away from. A pair
+// that is out of routing is never taken.
 //
 // Thread: plain values and functions. Failure: RouteMiss says whether waiting can help.
 #pragma once
@@ -39,6 +40,8 @@ struct RouteNeed {
   std::span<const NodeHandle> avoid;      // nodes on which this request failed
   std::span<const NodePair> avoid_pairs;  // pairs between which it failed
   std::span<const NodePair> out;          // pairs that nobody may use
+  // Pairs, and nodes (as `prefill`, whatever their role), that are used only where nothing else is.
+  std::span<const NodePair> resting;
 
   RoutePolicy policy = RoutePolicy::Cost;
   // Leading tokens of the prompt that each node holds, in the order of the view; empty: none.

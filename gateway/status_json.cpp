@@ -31,6 +31,7 @@ void append_node(std::string& out, const Node& node, const Routing& routing) {
   fmt::format_to(
       std::back_inserter(out),
       ",\"blocks_total\":{},\"blocks_free\":{},\"blocks_granted\":{},\"blocks_in_use\":{},"
+      "\"blocks_quarantined\":{},"
       "\"blocks_cached\":{},\"blocks_announced\":{},\"running\":{},\"max_batch\":{},\"queued_"
       "tokens\":{},"
       "\"credit_limit\":{},\"credits_used\":{},\"sequences_given\":{},"
@@ -40,6 +41,7 @@ void append_node(std::string& out, const Node& node, const Routing& routing) {
       load.blocks_free(),
       load.blocks_granted(),
       load.blocks_in_use(),
+      load.blocks_quarantined(),
       load.blocks_cached(),
       routing.announced(node.handle),
       load.running(),
@@ -56,13 +58,33 @@ void append_node(std::string& out, const Node& node, const Routing& routing) {
       load.rss_bytes());
 }
 
+void append_breakers(std::string& out, const std::vector<RouteHealth::Breaker>& breakers) {
+  bool first = true;
+  for (const RouteHealth::Breaker& breaker : breakers) {
+    out += first ? "{\"node\":" : ",{\"node\":";
+    append_json_string(out, breaker.part.node.name);
+    if (breaker.part.is_pair()) {
+      out += ",\"decode\":";
+      append_json_string(out, breaker.part.peer.name);
+    }
+    fmt::format_to(std::back_inserter(out),
+                   ",\"state\":\"{}\",\"faults\":{},\"open_for_ms\":{}}}",
+                   to_string(breaker.state),
+                   breaker.faults,
+                   std::chrono::ceil<std::chrono::milliseconds>(breaker.left).count());
+    first = false;
+  }
+}
+
 }  // namespace
 
 std::string status_json(const NodeName& gateway,
                         bool is_ready,
                         const Membership& membership,
-                        const PairHealth& pairs,
-                        const RequestTracker& tracker) {
+                        const RouteHealth& health,
+                        const RequestTracker& tracker,
+                        const std::string& pools,
+                        TimePoint now) {
   std::string out = "{\"gateway\":";
   append_json_string(out, gateway);
   fmt::format_to(std::back_inserter(out),
@@ -103,7 +125,7 @@ std::string status_json(const NodeName& gateway,
       stats.lost,
       stats.replaced);
   first = true;
-  for (const PairHealth::Pair& pair : pairs.out()) {
+  for (const RouteHealth::Pair& pair : health.barred()) {
     out += first ? "{\"prefill\":" : ",{\"prefill\":";
     append_json_string(out, pair.prefill.name);
     out += ",\"decode\":";
@@ -111,7 +133,9 @@ std::string status_json(const NodeName& gateway,
     out += "}";
     first = false;
   }
-  out += "]}";
+  out += "],\"breakers\":[";
+  append_breakers(out, health.breakers(now));
+  out += "],\"pools\":" + pools + "}";
   return out;
 }
 

@@ -13,7 +13,9 @@ namespace baton::gateway {
 std::string status_json(const NodeName& gateway,
                         bool is_ready,
                         const Membership& membership,
-                        const PairHealth& pairs,
-                        const RequestTracker& tracker);
+                        const RouteHealth& health,
+                        const RequestTracker& tracker,
+                        const std::string& pools,
+                        TimePoint now);
 
 }  // namespace baton::gateway

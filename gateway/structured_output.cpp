@@ -153,18 +153,16 @@ std::optional<ApiError> read_kind(std::string_view kind,
   return read_text(value, param, into.text);
 }
 
-std::optional<ApiError> read_json_schema(const JsonElement& format, Grammar& into) {
-  const std::string param = "response_format.json_schema";
-  JsonElement described;
-  if (format["json_schema"].get(described) != SUCCESS) {
-    return missing(param);
-  }
+// A schema with its name, at `param`.
+std::optional<ApiError> read_json_schema(const JsonElement& described,
+                                         const std::string& param,
+                                         Grammar& into) {
   simdjson::dom::object object;
   if (described.get(object) != SUCCESS) {
     return wrong_type(param, "an object", described);
   }
   static constexpr auto kNames =
-      std::to_array<std::string_view>({"description", "name", "schema", "strict"});
+      std::to_array<std::string_view>({"description", "name", "schema", "strict", "type"});
   JsonFields fields(object, kNames, param + ".");
   std::string name;
   std::string description;
@@ -191,23 +189,31 @@ std::optional<ApiError> read_json_schema(const JsonElement& format, Grammar& int
   return read_schema(*schema, param + ".schema", into);
 }
 
-std::optional<ApiError> read_response_format(const JsonElement& format, Grammar& into) {
+// `is_flat`: the schema stands in the format itself.
+std::optional<ApiError> read_format(const JsonElement& format,
+                                    const std::string& param,
+                                    bool is_flat,
+                                    Grammar& into) {
   std::string_view type;
   if (!format.is_object()) {
-    return wrong_type("response_format", "an object", format);
+    return wrong_type(param, "an object", format);
   }
   if (format["type"].get(type) != SUCCESS) {
-    return missing("response_format.type");
+    return missing(param + ".type");
   }
   if (type == "json_object") {
     into.kind = Grammar::Kind::Json;
     return std::nullopt;
   }
   if (type == "json_schema") {
-    return read_json_schema(format, into);
+    JsonElement described = format;
+    if (!is_flat && format["json_schema"].get(described) != SUCCESS) {
+      return missing(param + ".json_schema");
+    }
+    return read_json_schema(described, is_flat ? param : param + ".json_schema", into);
   }
   if (type != "text") {
-    return out_of_range("response_format.type", "must be 'text', 'json_object' or 'json_schema'");
+    return out_of_range(param + ".type", "must be 'text', 'json_object' or 'json_schema'");
   }
   return std::nullopt;
 }
@@ -272,7 +278,7 @@ StructuredOutput read_structured_output(JsonFields& fields) {
       continue;
     }
     Grammar grammar;
-    auto error = name == "response_format" ? read_response_format(*value, grammar)
+    auto error = name == "response_format" ? read_format(*value, "response_format", false, grammar)
                  : name == "structured_outputs"
                      ? read_structured_outputs(*value, grammar)
                      : read_kind(kind, *value, std::string(name), grammar);
@@ -291,6 +297,18 @@ StructuredOutput read_structured_output(JsonFields& fields) {
       return {};
     }
     output = {.grammar = std::move(grammar), .param = std::string(name)};
+  }
+  return output;
+}
+
+StructuredOutput read_text_format(const JsonElement& format, JsonFields& fields) {
+  StructuredOutput output;
+  if (auto error = read_format(format, "text.format", true, output.grammar)) {
+    fields.fail(std::move(*error));
+    return {};
+  }
+  if (output.grammar.kind != Grammar::Kind::None) {
+    output.param = "text.format";
   }
   return output;
 }

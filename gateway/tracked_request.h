@@ -17,6 +17,8 @@
 #include "gateway/answer_sink.h"
 #include "gateway/failover.h"
 #include "gateway/phase.h"
+#include "gateway/probe.h"
+#include "gateway/request_trace.h"
 #include "gateway/router.h"
 #include "gateway/routing/prompt_chain.h"
 #include "gateway/routing/sent_blocks.h"
@@ -46,18 +48,20 @@ struct TrackedRequest {
   std::shared_ptr<AnswerSink> sink;
   PromptChains chains;         // of the prompt
   std::uint64_t affinity = 0;  // RouteNeed::affinity
+  RequestTrace trace;
+  const ModelProbe* probe = nullptr;  // of its model
   Phase phase = Phase::Queued;
   AdmissionQueue::Ticket ticket;
   std::optional<TtftPrediction::Answer> predicted;  // when its tier has a deadline
   TimePoint received;
   TimePoint deadline;
-  TimePoint granted;       // by the decode node of this attempt
-  TimePoint ending_until;  // in Phase::Ending
-  TimePoint first_token;   // of all attempts
-  TimePoint last_token;    // a failover's gap is part of the time between tokens
+  TimePoint begun;        // this attempt
+  TimePoint granted;      // by its decode node
+  TimePoint due;          // when it is ended: the deadline, or earlier in Phase::Ending
+  TimePoint first_token;  // of all attempts
+  TimePoint last_token;   // a failover's gap is part of the time between tokens
 
   // Of this attempt.
-  std::string packed_prompt;  // between Reserve and Prefill
   Route route;
   bool holds_credit = false;
   std::uint64_t tokens_booked = 0;  // with the credit: to be computed
@@ -67,6 +71,7 @@ struct TrackedRequest {
   bool holds_sequence = false;    // counted in the decode node's sequences_given
   bool decode_has_begun = false;  // a token or end came from the decode node
   TokenOrder order;
+  std::shared_ptr<const void> trial;  // of a part that is half-open; null: none is
 
   // Of all attempts.
   FailoverBudget budget;

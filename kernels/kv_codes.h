@@ -1,5 +1,6 @@
 // Rounding keys and values of one token and head to codes. Plain float32 and integer code
-// that gives the same bits on every machine; the reference and the CPU backend both write with it.
+// that gives the same bits on every machine; the reference, the CPU and the CUDA backend all write
+// with it (constexpr, so that kernels may call it).
 //
 // A row's scale is its largest magnitude divided by the largest code. A row of zeros has scale 0; a
 // row that holds what is no number has a scale that is none, so that whoever reads it gets none.
@@ -18,7 +19,7 @@ inline constexpr float kLargestInt16 = 4095.0F;
 inline constexpr float kLargestE4m3 = 448.0F;
 
 // FP8 E4M3 (four bits of exponent, three of mantissa, no infinities; 0x7F is NaN).
-[[maybe_unused]] static inline float e4m3_to_float(std::uint8_t code) {
+[[maybe_unused]] static constexpr float e4m3_to_float(std::uint8_t code) {
   const std::uint32_t sign = (code & 0x80U) << 24;
   const std::uint32_t magnitude = code & 0x7FU;
   if (magnitude == 0x7F) {
@@ -31,7 +32,7 @@ inline constexpr float kLargestE4m3 = 448.0F;
 }
 
 // To nearest, ties to even; what is larger than 448, and a NaN, becomes 448.
-[[maybe_unused]] static inline std::uint8_t float_to_e4m3(float value) {
+[[maybe_unused]] static constexpr std::uint8_t float_to_e4m3(float value) {
   const auto bits = __builtin_bit_cast(std::uint32_t, value);
   const std::uint32_t magnitude = bits & 0x7FFFFFFFU;
   const std::uint32_t bounded = magnitude < 0x43E00000U ? magnitude : 0x43E00000U;  // 448
@@ -55,21 +56,30 @@ inline constexpr float kLargestE4m3 = 448.0F;
 }
 
 // What a row is multiplied with before it is rounded; 0 where nothing can be told apart.
-[[maybe_unused]] static inline float code_factor(float largest, float most) {
+[[maybe_unused]] static constexpr float code_factor(float largest, float most) {
   return largest >= 0x1p-100F ? most / largest : 0.0F;
+}
+// What the codes of a row are multiplied with.
+[[maybe_unused]] static constexpr float code_scale(float largest, float most) {
+  return code_factor(largest, most) == 0.0F ? largest * 0.0F : largest / most;
+}
+// The nearest whole number. The sum's low bits are the number; a NaN's are not, and its row's scale
+// is NaN as well.
+template <class Code>
+constexpr Code whole_code(float x, float factor) {
+  constexpr float kRound = 12582912.0F;  // 1.5 * 2^23: leaves the nearest even integer
+  return static_cast<Code>(__builtin_bit_cast(std::uint32_t, x * factor + kRound));
 }
 
 // codes = x / scale, the largest of them `most`. Returns the scale.
 template <class Code>
 float to_whole(const float* x, std::size_t n, float most, Code* codes) {
-  constexpr float kRound = 12582912.0F;  // 1.5 * 2^23: leaves the nearest even integer
   const float largest = largest_magnitude(x, n);
   const float factor = code_factor(largest, most);
   for (std::size_t i = 0; i < n; ++i) {
-    // The sum's low bits are the number; a NaN's are not, and its row's scale is NaN as well.
-    codes[i] = static_cast<Code>(__builtin_bit_cast(std::uint32_t, x[i] * factor + kRound));
+    codes[i] = whole_code<Code>(x[i], factor);
   }
-  return factor == 0.0F ? largest * 0.0F : largest / most;
+  return code_scale(largest, most);
 }
 [[maybe_unused]] static inline float to_int8(const float* x, std::size_t n, std::int8_t* codes) {
   return to_whole(x, n, kLargestInt8, codes);
@@ -83,7 +93,7 @@ float to_whole(const float* x, std::size_t n, float most, Code* codes) {
   for (std::size_t i = 0; i < n; ++i) {
     codes[i] = float_to_e4m3(x[i] * factor);
   }
-  return factor == 0.0F ? largest * 0.0F : largest / kLargestE4m3;
+  return code_scale(largest, kLargestE4m3);
 }
 
 }  // namespace baton::kernels

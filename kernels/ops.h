@@ -8,6 +8,10 @@
 // block); attention walks KV blocks in ascending position; sums over a row use 16 lanes and one
 // tree. No libm inside kernels.
 //
+// Activations, norms and biases (float pointers) lie in the backend's memory, `allocate`; spans,
+// and what a router chooses, in the host's. A backend whose memory is a device's has only begun an
+// operation when its call returns; they run in the order of the calls.
+//
 // Thread: one caller (the engine thread); the backend spreads work over its own pool.
 // Failure: packing may fail (shape, memory); running an op with wrong shapes is our own fault and
 // ends the process.
@@ -119,6 +123,31 @@ class Backend {
   // `pack` asks and tells this store from now on. Borrowed; null: none.
   virtual void use_store(PackedStore* store) { static_cast<void>(store); }
 
+  // Whether its memory is the host's, and an operation over when its call returns.
+  virtual bool is_on_host() const { return true; }
+  // Floats, 64-byte aligned, not initialised. Throws std::bad_alloc.
+  virtual std::shared_ptr<float> allocate(std::size_t count);
+  // Waits until all that was begun is over.
+  virtual void settle() {}
+  // Copies between the host's memory and its own; over when they return.
+  virtual void upload(const float* from, std::size_t count, float* to);
+  virtual void download(const float* from, std::size_t count, float* to);
+
+  // A KV arena lies in the host's memory, where the data plane fills and reads it; a device keeps a
+  // copy of its own, which write_kv and attention use.
+  // Takes the memory for that early, where the first operation would. OutOfMemory says what to
+  // lower.
+  virtual Status adopt_arena(const KvArenaView& arena);
+  // What others wrote into these blocks: write_kv and attention find it from now on.
+  virtual void bring_blocks(const KvArenaView& arena, std::span<const BlockId> blocks);
+  // Brings what write_kv wrote for these slices into the arena: blocks that are full now, and the
+  // others as well when `all`. `wait_published`: until that is done for one layer.
+  virtual void publish_kv(const KvArenaView& arena,
+                          std::uint32_t layer,
+                          std::span<const AttentionSlice> slices,
+                          bool all);
+  virtual void wait_published(std::uint32_t layer);
+
   // out[i] = scale * row ids[i] of the table. out: [ids][cols]
   virtual void embed(const PackedMatrix& table,
                      std::span<const TokenId> ids,
@@ -161,6 +190,8 @@ class Backend {
                         std::size_t stride,
                         float* out) = 0;
 
+  // Moves these rows, ascending, to the front of x. x: [rows][dim]
+  virtual void keep_rows(std::span<const std::uint32_t> rows, float* x, std::size_t dim);
   // x += y. [n]
   virtual void add(float* x, const float* y, std::size_t n) = 0;
   // Every row of x += bias. x: [m][dim]; bias: [dim].
@@ -229,5 +260,13 @@ struct CpuOptions {
 // The fast backend. Fails with a sentence when the machine lacks the instruction set asked for.
 // All instruction sets give the same bits, on the exact float path.
 Result<std::unique_ptr<Backend>> make_cpu_backend(const CpuOptions& options);
+
+struct CudaOptions {
+  std::uint32_t device = 0;  // number of the GPU, as the driver counts
+};
+
+// The backend of NVIDIA GPUs, from a library beside the program (kernels/cuda/plugin.h).
+// Unavailable: a sentence that names what is missing.
+Result<std::unique_ptr<Backend>> make_cuda_backend(const CudaOptions& options);
 
 }  // namespace baton::kernels

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "common/base/error.h"
+#include "common/obs/log.h"
 #include "common/types/request.h"
 #include "common/wire/control.pb.h"
 #include "engine/step/sequence.h"
@@ -18,6 +19,10 @@ struct Asked {
   engine::RequestSize size;
 };
 
-Result<Asked> read_request(const wire::GenerateRequest& message, const NodeIdentity& identity);
+// A request that belongs to a trace is told in a line of level debug, so that lines of nodes can be
+// found from the trace.
+Result<Asked> read_request(const wire::GenerateRequest& message,
+                           const NodeIdentity& identity,
+                           const Logger& log);
 
 }  // namespace baton::node

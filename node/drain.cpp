@@ -15,6 +15,7 @@ Drain::Drain(const RoleDeps& deps, Handlers handlers)
       node_(deps.identity.name),
       log_(deps.log),
       handlers_(std::move(handlers)),
+      change_role_(deps.change_role),
       gauge_(deps.metrics.gauge("baton_node_draining", "1 while the node takes nothing new")) {}
 
 Error Drain::why() const {
@@ -49,7 +50,19 @@ void Drain::start(std::chrono::milliseconds limit, std::function<void()> drained
 }
 
 void Drain::answer(Channel& channel, const wire::Frame& frame) {
-  start(std::min(std::chrono::milliseconds(frame.drain().limit_ms()), kLongest));
+  const std::string& role = frame.drain().then_role();
+  if (!role.empty() && (!change_role_ || (role != "prefill" && role != "decode"))) {
+    log_.warn("asked to become a {} node, which this one cannot", role);
+    if (frame.call() != 0) {
+      channel.answer_error(frame,
+                           {ErrorCode::InvalidArgument,
+                            "node " + node_ + " has one role; baton-node runs those that change"});
+    }
+    return;
+  }
+  start(
+      std::min(std::chrono::milliseconds(frame.drain().limit_ms()), kLongest),
+      role.empty() ? std::function<void()>() : [this, role] { change_role_(role); });
   if (frame.call() != 0) {
     wire::Frame accepted;
     accepted.mutable_accepted();

@@ -35,7 +35,8 @@ class Drain {
   // `limit` 0: hands back now. Asked again: the nearer limit counts, and both `drained` run once
   // nothing is in work, at once or later.
   void start(std::chrono::milliseconds limit, std::function<void()> drained = nullptr);
-  // Starts as a Drain frame asks, and answers it when it is a call. REQUIRES: `frame` carries one.
+  // Starts as a Drain frame asks, and answers it when it is a call; where the frame names another
+  // role, the node takes it once it is drained. REQUIRES: `frame` carries one.
   void answer(Channel& channel, const wire::Frame& frame);
   // Something in work has ended.
   void check();
@@ -54,6 +55,7 @@ class Drain {
   const NodeName& node_;
   const Logger& log_;
   const Handlers handlers_;
+  const std::function<void(const std::string&)> change_role_;
   Gauge gauge_;
   bool is_draining_ = false;
   TimePoint ends_at_{};

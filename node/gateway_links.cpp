@@ -16,7 +16,8 @@ GatewayLinks::GatewayLinks(const RoleDeps& deps, GatewayHandlers handlers)
       heartbeat_(deps.config.cluster.heartbeat),
       index_(deps.kv.index()),
       log_(deps.log),
-      handlers_(std::move(handlers)) {
+      handlers_(std::move(handlers)),
+      can_change_role_(deps.change_role != nullptr) {
   for (const std::string& address : deps.config.cluster.gateways) {
     auto link = std::make_unique<Link>();
     Link* raw = link.get();
@@ -92,6 +93,7 @@ void GatewayLinks::send_heartbeat(Link& link) {
     wire::Frame frame;
     wire::Heartbeat& beat = *frame.mutable_heartbeat();
     beat = handlers_.make_heartbeat();
+    beat.set_may_change_role(is_controller(link));
     if (link.events && channel->queued_bytes() < kMaxQueuedBytes) {
       if (auto events = link.events->next()) {
         *beat.mutable_kv_events() = std::move(*events);
@@ -99,6 +101,11 @@ void GatewayLinks::send_heartbeat(Link& link) {
     }
     channel->send(std::move(frame));
   }
+}
+
+bool GatewayLinks::is_controller(const Link& link) const {
+  const auto first = std::ranges::find_if(links_, [](const auto& l) { return l->peer->is_up(); });
+  return can_change_role_ && first != links_.end() && first->get() == &link;
 }
 
 void GatewayLinks::beat_now() {

@@ -55,12 +55,16 @@ class GatewayLinks {
   void on_up(Link& link, const wire::Welcome& welcome);
   void on_down(Link& link, const Error& why);
   void send_heartbeat(Link& link);
+  // The first of `cluster.gateways` that is up may change the node's role, so that all nodes obey
+  // the same one.
+  bool is_controller(const Link& link) const;
 
   Executor& executor_;
   const std::chrono::milliseconds heartbeat_;
   const engine::PrefixIndex& index_;
   const Logger& log_;
   const GatewayHandlers handlers_;
+  const bool can_change_role_;
   std::vector<std::unique_ptr<Link>> links_;
   std::uint64_t next_client_ = 1;
 };

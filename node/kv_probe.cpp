@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <fstream>
+#include <string>
 
 namespace baton::node {
 namespace {
@@ -16,6 +17,42 @@ Gauge blocks(Metrics& metrics, const char* state) {
 // As vLLM's own have, and the role, since both roles of a cluster are scraped.
 Metrics::Labels vllm_labels(const NodeIdentity& identity) {
   return {{"model_name", identity.model.id()}, {"role", identity.role}};
+}
+
+// vLLM's names for what a role's own probe counts.
+void add_vllm_names(Metrics& metrics, const NodeIdentity& identity) {
+  const auto same = [&](const char* name, const char* of, const Metrics::Labels& where = {}) {
+    metrics.also_as({.name = name, .of = of, .where = where, .labels = vllm_labels(identity)});
+  };
+  if (identity.role == "prefill") {
+    same("vllm:num_requests_running", "baton_prefill_jobs");
+    same("vllm:num_requests_waiting", "baton_prefill_waiting");
+    same("vllm:prompt_tokens_total", "baton_prefill_prompt_tokens_total");
+    same("vllm:prompt_tokens_cached_total", "baton_prefill_cached_tokens_total");
+  } else {
+    same("vllm:num_requests_running", "baton_decode_running");
+    same("vllm:num_requests_waiting", "baton_decode_open_grants");
+    same("vllm:generation_tokens_total", "baton_decode_tokens_total");
+    same("vllm:num_preemptions_total", "baton_decode_ended_total", {{"reason", "preempted"}});
+    for (const char* reason : {"stop", "length", "error"}) {
+      metrics.also_as({.name = "vllm:request_success_total",
+                       .of = "baton_decode_ended_total",
+                       .where = {{"reason", reason}},
+                       .labels = {{"finished_reason", reason},
+                                  {"model_name", identity.model.id()},
+                                  {"role", identity.role}}});
+    }
+  }
+}
+
+// What the Gateway API's inference extension reads of an engine.
+void tell_cache_config(const RoleDeps& deps) {
+  Metrics::Labels labels = vllm_labels(deps.identity);
+  labels["block_size"] = std::to_string(deps.kv.layout().block_tokens);
+  labels["num_gpu_blocks"] = std::to_string(deps.kv.pool().total());
+  deps.metrics
+      .gauge("vllm:cache_config_info", "1; the size of the KV cache is in the labels", labels)
+      .set(1);
 }
 
 void add(const Counter& counter, std::uint64_t now, std::uint64_t told) {
@@ -63,6 +100,8 @@ KvProbe::KvProbe(const RoleDeps& deps, Metrics& metrics)
                                        "Leases whose blocks were not those that were sent")),
       open_leases_(metrics.gauge("baton_transfer_open_leases", "Leases open for writing")),
       reactor_loops_(metrics.gauge("baton_transfer_reactor_loops", "Loops of the data thread")) {
+  add_vllm_names(metrics, deps.identity);
+  tell_cache_config(deps);
   kv_.index().watch_evictions([&control = deps.control] { return control.now(); },
                               [idle = prefix_idle_](Duration unused) {
                                 idle.observe(std::chrono::duration<double>(unused).count());

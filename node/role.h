@@ -44,6 +44,9 @@ struct RoleDeps {
   transfer::DigestMode digest = transfer::DigestMode::Off;  // that this node wants
   engine::FileTier* tier = nullptr;  // a prefill node's, where kv.file_tier is set
   Grammars* grammars = nullptr;      // null: the role refuses requests with a grammar
+  // Ends this life of the node and begins the next one with that role, new incarnation and all; on
+  // the control strand, with nothing in work. Null: the node has one role.
+  std::function<void(const std::string& role)> change_role;
 };
 
 class Role {

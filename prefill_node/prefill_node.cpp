@@ -58,8 +58,14 @@ Status PrefillNode::start() {
                                                    .grammars = deps_.grammars},
                                   engine::PrefillLimits{.chunk_tokens = config.chunk_tokens,
                                                         .step_tokens = config.step_tokens});
-  service_ = std::make_unique<Service>(
-      *scheduler_, deps_.kv, probe_, deps_.artifacts, deps_.identity, drain_, config.credits);
+  service_ = std::make_unique<Service>(*scheduler_,
+                                       deps_.kv,
+                                       probe_,
+                                       deps_.artifacts,
+                                       deps_.identity,
+                                       drain_,
+                                       config.credits,
+                                       deps_.log);
   make_gateways();
   gateways_->start();
   if (deps_.tier != nullptr) {

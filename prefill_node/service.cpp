@@ -16,14 +16,16 @@ Service::Service(Scheduler& scheduler,
                  const node::Artifacts& artifacts,
                  const node::NodeIdentity& identity,
                  node::Drain& drain,
-                 std::uint32_t credits)
+                 std::uint32_t credits,
+                 const Logger& log)
     : scheduler_(scheduler),
       kv_(kv),
       probe_(probe),
       artifacts_(artifacts),
       identity_(identity),
       drain_(drain),
-      credits_(credits) {}
+      credits_(credits),
+      log_(log) {}
 
 void Service::on_frame(node::ClientId client, Channel& channel, wire::Frame frame) {
   switch (frame.body_case()) {
@@ -58,7 +60,7 @@ void Service::on_frame(node::ClientId client, Channel& channel, wire::Frame fram
 
 Status Service::prefill(node::ClientId client, const wire::Prefill& message) {
   BATON_TRY(drain_.check_open());
-  BATON_ASSIGN(node::Asked asked, node::read_request(message.request(), identity_));
+  BATON_ASSIGN(node::Asked asked, node::read_request(message.request(), identity_, log_));
   BATON_ASSIGN(KvGrant grant, from_wire(message.grant()));
   BATON_TRY(check_grant(grant, asked.size));
   if (scheduler_.num_uncomputed(client) >= credits_) {

@@ -22,7 +22,8 @@ class Service {
           const node::Artifacts& artifacts,
           const node::NodeIdentity& identity,
           node::Drain& drain,
-          std::uint32_t credits);
+          std::uint32_t credits,
+          const Logger& log);
   Service(const Service&) = delete;
   Service& operator=(const Service&) = delete;
   ~Service() = default;
@@ -41,6 +42,7 @@ class Service {
   const node::NodeIdentity& identity_;
   node::Drain& drain_;
   const std::uint32_t credits_;
+  const Logger& log_;
 };
 
 }  // namespace baton::prefill_node

@@ -66,7 +66,13 @@ Result<std::unique_ptr<LocalCluster>> LocalCluster::start(const LocalClusterOpti
   BATON_ASSIGN(
       const HostPort control,
       choose_address("gateway.control_listen", config.gateway.control_listen, options.free_ports));
+  BATON_ASSIGN(
+      const HostPort admin,
+      choose_address("gateway.admin_listen", config.gateway.admin_listen, options.free_ports));
   std::vector<std::string> overrides = options.overrides;
+  if (admin.to_string() != config.gateway.admin_listen) {
+    overrides.push_back("gateway.admin_listen=" + admin.to_string());
+  }
   if (api.to_string() != config.gateway.listen) {
     overrides.push_back("gateway.listen=" + api.to_string());
   }
@@ -83,14 +89,19 @@ Result<std::unique_ptr<LocalCluster>> LocalCluster::start(const LocalClusterOpti
   std::unique_ptr<LocalCluster> cluster(new LocalCluster());
   cluster->base_url_ =
       (config.gateway.tls.certificate.empty() ? "http://" : "https://") + api.to_string();
+  cluster->admin_url_ = "http://" + admin.to_string();
   cluster->num_nodes_ = config.prefill.pool.size() + config.decode.pool.size();
   cluster->members_.reserve(cluster->num_nodes_ + 1);
-  BATON_TRY(cluster->add(options, "gateway", "gateway", overrides));
+  BATON_TRY(cluster->add(options, "gateway", "gateway", "baton-gateway", overrides));
+  const auto program = [](const NodeEntry& node, const char* of_role) {
+    return node.any_role ? "baton-node" : of_role;
+  };
   for (const NodeEntry& node : config.decode.pool) {
-    BATON_TRY(cluster->add(options, node.name, "decode", overrides));
+    BATON_TRY(cluster->add(options, node.name, "decode", program(node, "baton-decode"), overrides));
   }
   for (const NodeEntry& node : config.prefill.pool) {
-    BATON_TRY(cluster->add(options, node.name, "prefill", overrides));
+    BATON_TRY(
+        cluster->add(options, node.name, "prefill", program(node, "baton-prefill"), overrides));
   }
   std::ofstream commands(options.run_folder + "/commands.txt");
   for (const Member& member : cluster->members_) {
@@ -103,9 +114,10 @@ Result<std::unique_ptr<LocalCluster>> LocalCluster::start(const LocalClusterOpti
 Status LocalCluster::add(const LocalClusterOptions& options,
                          const std::string& name,
                          const std::string& role,
+                         const std::string& program,
                          const std::vector<std::string>& overrides) {
   ChildOptions child;
-  child.command = {options.bin_folder + "/baton-" + role, "--config", options.config_file};
+  child.command = {options.bin_folder + "/" + program, "--config", options.config_file};
   if (role != "gateway") {
     child.command.insert(child.command.end(), {"--name", name});
   }

@@ -32,7 +32,7 @@ class LocalCluster {
  public:
   struct Member {
     std::string name;  // gateway, or the node's name
-    std::string role;  // gateway, prefill, decode
+    std::string role;  // gateway, prefill, decode: at the start
     std::vector<std::string> command;
     std::string log;
     ChildProcess process;
@@ -52,6 +52,8 @@ class LocalCluster {
   std::vector<const Member*> newly_dead();
   const std::vector<Member>& members() const { return members_; }
   std::string base_url() const { return base_url_; }
+  // Of the gateway's dashboard and metrics.
+  std::string admin_url() const { return admin_url_; }
   // "name: exit status 1; last lines of LOG: …" for a member that ended.
   static std::string obituary(const Member& member);
   // SIGTERM to all, SIGKILL to who is left after `grace`. Idempotent.
@@ -62,10 +64,12 @@ class LocalCluster {
   Status add(const LocalClusterOptions& options,
              const std::string& name,
              const std::string& role,
+             const std::string& program,
              const std::vector<std::string>& overrides);
 
   std::vector<Member> members_;
-  std::string base_url_;       // of the gateway's API
+  std::string base_url_;  // of the gateway's API
+  std::string admin_url_;
   std::size_t num_nodes_ = 0;  // of both pools
 };
 

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "common/base/queueing.h"
+
 namespace baton::cli {
 namespace {
 
@@ -12,26 +14,9 @@ constexpr double kMostBusy = 0.85;  // a queue above it waits too long to be pla
 constexpr double kQuantile = 0.9;
 constexpr double kQuantileSigma = 1.2816;  // of the normal distribution
 
-// Share of arrivals that wait at `servers` with `offered` work, by Erlang's recursion.
-double erlang_c(std::uint32_t servers, double offered) {
-  double blocked = 1.0;
-  for (std::uint32_t n = 1; n <= servers; ++n) {
-    blocked = offered * blocked / (n + offered * blocked);
-  }
-  const double busy = offered / servers;
-  return blocked / (1 - busy + busy * blocked);
-}
-
 // What nine of ten arrivals wait at most, each served in `service` seconds.
 double wait(std::uint32_t servers, double rate, double service) {
-  const double offered = rate * service;
-  const double busy = offered / servers;
-  const double waiting = erlang_c(servers, offered);
-  if (waiting <= 1 - kQuantile) {
-    return 0;
-  }
-  const double mean = service / (2 * servers * (1 - busy));
-  return mean * std::log(waiting / (1 - kQuantile));
+  return wait_quantile({.servers = servers, .rate = rate, .service_s = service}, kQuantile);
 }
 
 class Arithmetic {

@@ -48,28 +48,8 @@ using Lanes = std::array<float, kLanes>;
 
 // lane = e^(lane + shift)
 inline void exp_lanes(Lanes& lane, float shift) {
-  constexpr float kShifter = 12582912.0F;  // 1.5 * 2^23: adding it rounds to an integer
   for (float& value : lane) {
-    const float v = value + shift;
-    const float low = v < -87.0F ? -87.0F : v;
-    const float clamped = low > 88.0F ? 88.0F : low;
-    const float shifted = clamped * 1.44269504F + kShifter;
-    const float k = shifted - kShifter;
-    const float r = (clamped - k * 0.693359375F) + k * 2.12194440e-4F;
-    float p = 1.0F / 5040.0F;
-    p = p * r + 1.0F / 720.0F;
-    p = p * r + 1.0F / 120.0F;
-    p = p * r + 1.0F / 24.0F;
-    p = p * r + 1.0F / 6.0F;
-    p = p * r + 0.5F;
-    p = p * r + 1.0F;
-    p = p * r + 1.0F;
-    const std::uint32_t exponent =
-        (std::bit_cast<std::uint32_t>(shifted) - std::bit_cast<std::uint32_t>(kShifter) + 127U)
-        << 23U;
-    const std::uint32_t keep = v < -87.0F ? 0U : ~0U;  // tiny powers are 0
-    value = std::bit_cast<float>(std::bit_cast<std::uint32_t>(p * std::bit_cast<float>(exponent)) &
-                                 keep);
+    value = fixed_exp_lane(value + shift);
   }
 }
 

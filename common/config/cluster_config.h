@@ -14,6 +14,7 @@
 #include "common/base/error.h"
 #include "common/base/ids.h"
 #include "common/config/gateway_section.h"
+#include "common/config/pools_section.h"
 #include "common/config/slo_section.h"
 
 namespace baton {
@@ -60,7 +61,8 @@ struct TransferSection {
 };
 
 struct EngineSection {
-  std::string backend = "auto";       // auto, cpu, reference
+  std::string backend = "auto";       // auto, cpu, cuda, reference
+  std::uint32_t device = 0;           // number of the GPU
   std::uint32_t threads = 0;          // 0: all cores the process may use
   std::string isa = "auto";           // auto, scalar, avx2, avx512, amx
   std::string float_path = "exact";   // exact, amx_bf16
@@ -74,6 +76,7 @@ struct NodeEntry {
       "127.0.0.1:0";                         // port 0: any free one; the node announces what it got
   std::string advertise;                     // host:port others dial; empty: control_listen
   std::string admin_listen = "127.0.0.1:0";  // /metrics, /healthz
+  bool any_role = false;                     // run by baton-node; may be given the other role
   EngineSection engine;  // the pool's settings with the node's own on top, merged by the loader
 };
 
@@ -119,6 +122,7 @@ struct ClusterConfig {
   PrefillSection prefill;
   DecodeSection decode;
   GatewaySection gateway;
+  PoolsSection pools;
   SloSection slo;
   LogSection log;
 };

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <set>
 
@@ -44,6 +45,7 @@ class Checker {
     }
     check_listeners();
     check_gateway(config_.gateway);
+    check_pools(config_.pools);
     if (config_.prefill.pool.empty() && !config_.decode.pool.empty() &&
         config_.decode.local_prefill_max_tokens == 0) {
       problems_.push_back({"decode",
@@ -112,9 +114,35 @@ class Checker {
     if (gateway.tls.certificate.empty() != gateway.tls.key.empty()) {
       add("gateway.tls", "certificate and key belong together; one of them is missing");
     }
+    const std::string& endpoint = gateway.tracing.endpoint;
+    if (!endpoint.empty() && !endpoint.starts_with("http://") &&
+        !endpoint.starts_with("https://")) {
+      add("gateway.tracing.endpoint",
+          fmt::format("'{}' must begin with http:// or https://; OTLP over gRPC is not spoken",
+                      endpoint));
+    }
     check_models(gateway.models);
     for (ConfigProblem& problem : check_api_keys(gateway.keys, "gateway.keys")) {
       problems_.push_back(std::move(problem));
+    }
+  }
+
+  void check_pools(const PoolsSection& pools) {
+    const auto bounds = [this](const char* role, const PoolBounds& pool) {
+      if (pool.max < pool.min) {
+        add(fmt::format("pools.{}.max", role),
+            fmt::format("{} is below min, {}", pool.max, pool.min));
+      }
+    };
+    bounds("prefill", pools.prefill);
+    bounds("decode", pools.decode);
+    const auto has_any_role = [](const std::vector<NodeEntry>& pool) {
+      return std::ranges::any_of(pool, &NodeEntry::any_role);
+    };
+    if (pools.change_roles == "on" && !has_any_role(config_.prefill.pool) &&
+        !has_any_role(config_.decode.pool)) {
+      add("pools.change_roles",
+          "on needs at least one node with any_role: true; no other node can change its role");
     }
   }
 

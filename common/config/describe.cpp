@@ -23,6 +23,7 @@ std::string type_of(const TextRule& rule) {
     case TextRule::Form::Choice:
     case TextRule::Form::Cores:
     case TextRule::Form::Origin:
+    case TextRule::Form::Ratio:
     case TextRule::Form::Sha256:
     case TextRule::Form::Any:
       return "text";

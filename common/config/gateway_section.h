@@ -46,10 +46,18 @@ struct ApiKeyEntry {
   std::vector<std::string> models;      // empty: all
 };
 
+// When nodes and pairs of them that fail get no work for a while.
+struct BreakerSection {
+  std::uint32_t faults = 3;  // in a row
+  std::chrono::milliseconds first_pause{1'000};
+  std::chrono::milliseconds longest_pause{60'000};
+};
+
 struct RoutingSection {
   std::string policy = "cost";   // cost, prefix, least_load, random
   std::uint32_t itl_tokens = 8;  // tokens of an answer for which a slower step is counted
   std::chrono::milliseconds expect{2'000};  // announcement of blocks just computed
+  BreakerSection breaker;
 };
 
 // What nodes call a model, and its share of a name's requests.
@@ -69,6 +77,13 @@ struct TlsSection {
   std::string key;          // PEM
   std::chrono::milliseconds handshake_timeout{10'000};
   std::uint32_t max_handshakes = 256;  // in work at once
+};
+
+// Spans of requests for a collector, by OTLP over HTTP.
+struct TracingSection {
+  std::string endpoint;                // http://host:4318/v1/traces; empty: off
+  std::uint32_t sample_percent = 100;  // of requests that bring no trace context
+  std::uint32_t queue_spans = 4096;    // waiting for the collector; more are dropped
 };
 
 struct GatewaySection {
@@ -93,6 +108,7 @@ struct GatewaySection {
   std::vector<std::string> cors_origins{"*"};
   RoutingSection routing;
   std::vector<ModelName> models;  // beside those that nodes bring
+  TracingSection tracing;
   TlsSection tls;
   std::string keys_file;          // YAML with `keys:`
   std::vector<ApiKeyEntry> keys;  // beside those of the file; none at all: open

@@ -409,6 +409,16 @@ class Loader final : public ConfigVisitor {
                               value.substr(0, kMaxName)));
         }
         return;
+      case TextRule::Form::Ratio:
+        if (value != "auto" && !parse_ratio(value)) {
+          problem(
+              where,
+              fmt::format("{}: must be auto, or prefill nodes to decode nodes as in 1:2, each 1 "
+                          "to 1000; got '{}'",
+                          path,
+                          value.substr(0, kMaxName)));
+        }
+        return;
       case TextRule::Form::Sha256:
         // The value is not shown: it may be the key itself by mistake.
         if (!is_sha256(value)) {

@@ -143,7 +143,11 @@ void visit_transfer(TransferSection& s, ConfigVisitor& v) {
 
 void visit_engine(EngineSection& s, ConfigVisitor& v, std::string_view help) {
   v.begin_section("engine", help);
-  v.text("backend", s.backend, one_of({"auto", "cpu", "reference"}), "What computes the model.");
+  v.text("backend",
+         s.backend,
+         one_of({"auto", "cpu", "cuda", "reference"}),
+         "What computes the model. auto: cuda where it can, else cpu; the log says why.");
+  v.number("device", s.device, 0, 255, "GPU of the cuda backend, as the driver counts them.");
   v.number("threads", s.threads, 0, 1024, "Threads that compute. 0: one for each usable core.");
   v.text("isa",
          s.isa,
@@ -170,15 +174,19 @@ void visit_node(NodeEntry& s, ConfigVisitor& v) {
   v.text("control_listen",
          s.control_listen,
          kAddress,
-         "Where other processes of the cluster connect. Port 0: any free one.");
+         "Where prefill nodes dial a decode node; prefill nodes listen nowhere. Port 0: any free.");
   v.text("advertise",
          s.advertise,
          kOptionalAddress,
-         "host:port that others dial, when it is not control_listen.");
+         "host:port that prefill nodes dial, when it is not control_listen.");
   v.text("admin_listen",
          s.admin_listen,
          kAddress,
          "Where /metrics, /livez and /readyz are served. Port 0: any free one.");
+  v.flag("any_role",
+         s.any_role,
+         "It is run by baton-node, which can take the other role, too (pools.change_roles); this "
+         "pool's is its first.");
   visit_engine(s.engine, v, "Settings of this node alone, in place of the pool's.");
 }
 
@@ -296,6 +304,7 @@ void visit_config(ClusterConfig& config, ConfigVisitor& visitor) {
   visit_prefill(config.prefill, visitor);
   visit_decode(config.decode, visitor);
   visit_gateway(config.gateway, visitor);
+  visit_pools(config.pools, visitor);
   visit_slo(config.slo, visitor);
   visit_log(config.log, visitor);
 }

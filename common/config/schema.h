@@ -18,7 +18,7 @@ namespace baton {
 
 // What may stand in a text.
 struct TextRule {
-  enum class Form { Any, Name, Address, Choice, Cores, Origin, Sha256 };
+  enum class Form { Any, Name, Address, Choice, Cores, Origin, Ratio, Sha256 };
   Form form = Form::Any;
   bool required = false;             // may not be empty
   std::vector<std::string> choices;  // Form::Choice
@@ -76,6 +76,7 @@ class ConfigVisitor {
 
 void visit_config(ClusterConfig& config, ConfigVisitor& visitor);
 void visit_gateway(GatewaySection& section, ConfigVisitor& visitor);
+void visit_pools(PoolsSection& section, ConfigVisitor& visitor);
 void visit_slo(SloSection& section, ConfigVisitor& visitor);
 // The keys of a file named by gateway.keys_file.
 void visit_key_file(std::vector<ApiKeyEntry>& keys, ConfigVisitor& visitor);

@@ -134,6 +134,21 @@ void visit_keys(std::vector<ApiKeyEntry>& keys, ConfigVisitor& v) {
       "everybody may ask for everything.");
 }
 
+void visit_breaker(BreakerSection& s, ConfigVisitor& v) {
+  v.begin_section(
+      "breaker",
+      "When a node that fails, or a pair of nodes between which transfers fail, gets no "
+      "work for a while.");
+  v.number("faults", s.faults, 1, 1000, "Faults in a row after which it gets none.");
+  v.millis("first_pause_ms",
+           s.first_pause,
+           1,
+           3'600'000,
+           "For how long, before one request tries it. Each try that fails doubles it.");
+  v.millis("longest_pause_ms", s.longest_pause, 1, 86'400'000, "It doubles up to this.");
+  v.end_section();
+}
+
 void visit_routing(RoutingSection& s, ConfigVisitor& v) {
   v.begin_section("routing", "Which nodes a request goes to.");
   v.text(
@@ -153,6 +168,7 @@ void visit_routing(RoutingSection& s, ConfigVisitor& v) {
            0,
            600'000,
            "How long blocks count as held that were just computed and are not announced yet.");
+  visit_breaker(s.breaker, v);
   v.end_section();
 }
 
@@ -173,6 +189,28 @@ void visit_model_name(ModelName& s, ConfigVisitor& v) {
       },
       "What serves it. A session stays on its revision; where that has no pair of nodes, the next "
       "takes over.");
+}
+
+void visit_tracing(TracingSection& s, ConfigVisitor& v) {
+  v.begin_section("tracing",
+                  "One trace a request for a collector of OpenTelemetry: times, nodes and sizes, "
+                  "never text.");
+  v.text("endpoint",
+         s.endpoint,
+         kAny,
+         "Where spans go by OTLP over HTTP, as http://collector:4318/v1/traces. Empty: nowhere.");
+  v.number("sample_percent",
+           s.sample_percent,
+           0,
+           100,
+           "Requests that are traced, of those that bring no `traceparent`; one that brings it "
+           "says so itself.");
+  v.number("queue_spans",
+           s.queue_spans,
+           1,
+           1'000'000,
+           "Spans that may wait for the collector; more are dropped and counted.");
+  v.end_section();
 }
 
 void visit_tier(std::string_view name, std::string_view help, TierSection& s, ConfigVisitor& v) {
@@ -236,6 +274,7 @@ void visit_gateway(GatewaySection& s, ConfigVisitor& v) {
       [&s, &v] { visit_model_name(s.models.emplace_back(), v); },
       "Names beside those that nodes bring: revisions of a model side by side. A name that nodes "
       "have, too, hides theirs.");
+  visit_tracing(s.tracing, v);
   visit_tls(s.tls, v);
   v.text("keys_file",
          s.keys_file,

@@ -1,5 +1,6 @@
 #include "common/exec/asio_executor.h"
 
+#include <boost/asio/dispatch.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <future>
@@ -42,6 +43,10 @@ AsioExecutor::AsioExecutor(boost::asio::io_context& context)
 
 void AsioExecutor::post(Task task) {
   boost::asio::post(strand_, std::move(task));
+}
+
+void AsioExecutor::dispatch(Task task) {
+  boost::asio::dispatch(strand_, std::move(task));
 }
 
 TimerHandle AsioExecutor::call_after(Duration delay, Task task) {

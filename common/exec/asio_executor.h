@@ -22,6 +22,7 @@ class AsioExecutor final : public Executor {
   explicit AsioExecutor(boost::asio::io_context& context);
 
   void post(Task task) override;
+  void dispatch(Task task) override;
   TimerHandle call_after(Duration delay, Task task) override;
   TimePoint now() const override;
   bool is_current() const override;

@@ -4,8 +4,8 @@
 // All tasks of one executor run one after another, never at the same time: this is the control
 // strand of a process.
 //
-// Owner: the composition root. Thread: `post` and `now` from any thread; `call_after`, and
-// cancelling or dropping a TimerHandle, on the executor's strand or while it does not run.
+// Owner: the composition root. Thread: `post`, `dispatch` and `now` from any thread; `call_after`,
+// and cancelling or dropping a TimerHandle, on the executor's strand or while it does not run.
 // Failure: none.
 #pragma once
 
@@ -48,6 +48,9 @@ class Executor {
 
   // Runs `task` later, after those posted before it; never inside this call.
   virtual void post(Task task) = 0;
+  // The same, or inside this call where the strand is free and this thread runs it: for what a
+  // caller does last.
+  virtual void dispatch(Task task) { post(std::move(task)); }
   // Runs `task` once `delay` has passed, unless the handle is gone by then.
   [[nodiscard]] virtual TimerHandle call_after(Duration delay, Task task) = 0;
   virtual TimePoint now() const = 0;

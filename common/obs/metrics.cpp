@@ -3,10 +3,13 @@
 #include <prometheus/counter.h>
 #include <prometheus/gauge.h>
 #include <prometheus/histogram.h>
+#include <prometheus/metric_family.h>
 #include <prometheus/registry.h>
 #include <prometheus/text_serializer.h>
 
+#include <algorithm>
 #include <exception>
+#include <utility>
 
 #include "common/base/check.h"
 
@@ -21,6 +24,27 @@ auto& made(const std::string& name, const Make& make) {
   } catch (const std::exception& e) {
     check_failed(__FILE__, __LINE__, name.c_str(), e.what());
   }
+}
+
+prometheus::MetricFamily under_alias(const prometheus::MetricFamily& family,
+                                     const Metrics::Alias& alias) {
+  prometheus::MetricFamily copy = family;
+  copy.name = alias.name;
+  std::erase_if(copy.metric, [&](const prometheus::ClientMetric& metric) {
+    return std::ranges::any_of(alias.where, [&](const auto& wanted) {
+      return std::ranges::none_of(metric.label, [&](const auto& label) {
+        return label.name == wanted.first && label.value == wanted.second;
+      });
+    });
+  });
+  for (prometheus::ClientMetric& metric : copy.metric) {
+    std::erase_if(metric.label,
+                  [&](const auto& label) { return alias.where.contains(label.name); });
+    for (const auto& [name, value] : alias.labels) {
+      metric.label.push_back({name, value});
+    }
+  }
+  return copy;
 }
 
 }  // namespace
@@ -90,14 +114,37 @@ void Metrics::before_print(std::function<void()> fill) {
   fills_.push_back(std::move(fill));
 }
 
-std::string Metrics::to_text() const {
-  {
-    const std::lock_guard lock(mutex_);
-    for (const auto& fill : fills_) {
-      fill();
+void Metrics::also_as(Alias alias) {
+  const std::lock_guard lock(mutex_);
+  if (std::ranges::find(aliases_, alias) == aliases_.end()) {
+    aliases_.push_back(std::move(alias));
+  }
+}
+
+std::vector<prometheus::MetricFamily> Metrics::collect() const {
+  const std::lock_guard lock(mutex_);
+  for (const auto& fill : fills_) {
+    fill();
+  }
+  std::vector<prometheus::MetricFamily> printed = registry_->Collect();
+  for (const Alias& alias : aliases_) {
+    const auto source = std::ranges::find(printed, alias.of, &prometheus::MetricFamily::name);
+    if (source == printed.end()) {
+      continue;
+    }
+    prometheus::MetricFamily copy = under_alias(*source, alias);
+    const auto known = std::ranges::find(printed, alias.name, &prometheus::MetricFamily::name);
+    if (known == printed.end()) {
+      printed.push_back(std::move(copy));
+    } else {
+      known->metric.insert(known->metric.end(), copy.metric.begin(), copy.metric.end());
     }
   }
-  return prometheus::TextSerializer().Serialize(registry_->Collect());
+  return printed;
+}
+
+std::string Metrics::to_text() const {
+  return prometheus::TextSerializer().Serialize(collect());
 }
 
 std::vector<double> latency_buckets() {

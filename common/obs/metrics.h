@@ -17,6 +17,7 @@ class Counter;
 class Gauge;
 class Histogram;
 class Registry;
+struct MetricFamily;
 }  // namespace prometheus
 
 namespace baton {
@@ -62,6 +63,15 @@ class Metrics {
  public:
   using Labels = std::map<std::string, std::string>;
 
+  // The same figures under another name, as other systems' dashboards know it.
+  struct Alias {
+    std::string name;
+    std::string of;  // series of this name
+    Labels where;    // that have these labels, which are left out
+    Labels labels;   // added
+    bool operator==(const Alias&) const = default;
+  };
+
   Metrics();
   Metrics(const Metrics&) = delete;
   Metrics& operator=(const Metrics&) = delete;
@@ -75,6 +85,9 @@ class Metrics {
                       const std::string& help,
                       const std::vector<double>& bounds,
                       const Labels& labels = {});
+  // Series of `alias.of` are printed under `alias.name`, too. Costs nothing until then. Said again
+  // it changes nothing.
+  void also_as(Alias alias);
   // Runs before each print, on the printing thread, to fill gauges from values that are readable
   // from any thread. Stays as long as the Metrics.
   void before_print(std::function<void()> fill);
@@ -82,9 +95,12 @@ class Metrics {
   std::string to_text() const;
 
  private:
+  std::vector<prometheus::MetricFamily> collect() const;
+
   std::shared_ptr<prometheus::Registry> registry_;
-  mutable std::mutex mutex_;  // guards fills_
+  mutable std::mutex mutex_;  // guards what follows
   std::vector<std::function<void()>> fills_;
+  std::vector<Alias> aliases_;
 };
 
 // 1 ms to 2 min, for latencies in seconds.

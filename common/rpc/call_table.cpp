@@ -10,14 +10,37 @@ namespace baton {
 
 std::uint64_t CallTable::open(std::chrono::milliseconds timeout, Channel::AnswerHandler handler) {
   const auto number = ++last_;
-  auto& call = calls_[number];
-  call.handler = std::move(handler);
-  call.timer = executor_.call_after(timeout, [this, number, timeout] {
-    if (const auto late = take(number)) {
-      late(fail(ErrorCode::Timeout, fmt::format("no answer within {} ms", timeout.count())));
-    }
-  });
+  const TimePoint now = executor_.now();
+  calls_[number] = std::move(handler);
+  deadlines_.push({now + timeout, number, now});
+  arm();
   return number;
+}
+
+void CallTable::arm() {
+  while (!deadlines_.empty() && !calls_.contains(deadlines_.top().number)) {
+    deadlines_.pop();
+  }
+  if (deadlines_.empty() || (timer_.is_pending() && armed_for_ <= deadlines_.top().at)) {
+    return;
+  }
+  armed_for_ = deadlines_.top().at;
+  timer_ = executor_.call_after(armed_for_ - executor_.now(), [this] { expire(); });
+}
+
+// One a turn: a handler may forget the others, or drop this table.
+void CallTable::expire() {
+  Channel::AnswerHandler late;
+  std::chrono::milliseconds timeout{};
+  if (!deadlines_.empty() && deadlines_.top().at <= executor_.now()) {
+    const Deadline& due = deadlines_.top();
+    timeout = std::chrono::duration_cast<std::chrono::milliseconds>(due.at - due.began);
+    late = take(due.number);
+  }
+  arm();
+  if (late) {
+    late(fail(ErrorCode::Timeout, fmt::format("no answer within {} ms", timeout.count())));
+  }
 }
 
 void CallTable::finish(wire::Frame frame) {
@@ -43,11 +66,15 @@ void CallTable::fail_all(const Error& error) {
       handler(std::unexpected(error));
     }
   }
+  deadlines_ = {};
+  timer_.cancel();
 }
 
 void CallTable::forget_all() {
   // Dropping a handler may drop what owns this table's other handlers: empty it first.
   const auto dropped = std::exchange(calls_, {});
+  deadlines_ = {};
+  timer_.cancel();
 }
 
 Channel::AnswerHandler CallTable::take(std::uint64_t number) {
@@ -55,7 +82,7 @@ Channel::AnswerHandler CallTable::take(std::uint64_t number) {
   if (found == calls_.end()) {
     return {};
   }
-  auto handler = std::move(found->second.handler);
+  auto handler = std::move(found->second);
   calls_.erase(found);
   return handler;
 }

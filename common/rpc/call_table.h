@@ -1,12 +1,18 @@
-// The open calls of one channel: numbers them, times them out, and matches answers.
+// The open calls of one channel: numbers them, times them out, and matches answers. One timer
+// serves all of them: most are answered long before, and a timer for each would cost more than the
+// call.
 //
 // Owner: a channel. Thread: the executor's strand. Failure: an answer to no open call is ignored:
 // it came after its timeout.
 #pragma once
 
 #include <chrono>
+#include <compare>
 #include <cstdint>
+#include <functional>
+#include <queue>
 #include <unordered_map>
+#include <vector>
 
 #include "common/exec/executor.h"
 #include "common/rpc/channel.h"
@@ -33,15 +39,24 @@ class CallTable {
   std::size_t size() const { return calls_.size(); }
 
  private:
-  struct Call {
-    Channel::AnswerHandler handler;
-    TimerHandle timer;
+  struct Deadline {
+    TimePoint at;
+    std::uint64_t number = 0;
+    TimePoint began;
+    auto operator<=>(const Deadline&) const = default;
   };
   Channel::AnswerHandler take(std::uint64_t number);
+  // For the first deadline of an open call.
+  void arm();
+  void expire();
 
   Executor& executor_;
   std::uint64_t last_ = 0;
-  std::unordered_map<std::uint64_t, Call> calls_;
+  std::unordered_map<std::uint64_t, Channel::AnswerHandler> calls_;
+  // The earliest first; those of calls that were answered stay until they come to the front.
+  std::priority_queue<Deadline, std::vector<Deadline>, std::greater<>> deadlines_;
+  TimerHandle timer_;
+  TimePoint armed_for_;
 };
 
 }  // namespace baton

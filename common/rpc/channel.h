@@ -1,5 +1,5 @@
 // A control connection between two processes, after its handshake. Frames go both ways; a call is a
-// frame that wants one answer. Frame limit: 1 MiB (a frame over it closes the connection).
+// frame that wants one answer. Frame limit: 4 MiB (a frame over it closes the connection).
 //
 // Owner: whoever got it from `dial` or from a listener. Thread: every method and every callback
 // runs on the executor the channel was made with (the process's control strand). Failure: a lost

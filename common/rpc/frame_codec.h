@@ -14,7 +14,7 @@
 
 namespace baton {
 
-inline constexpr std::size_t kMaxFrameBytes = std::size_t{1} << 20;   // without the length
+inline constexpr std::size_t kMaxFrameBytes = std::size_t{4} << 20;   // without the length
 inline constexpr std::size_t kMaxHelloBytes = std::size_t{64} << 10;  // the first frame
 inline constexpr std::size_t kFrameHeaderBytes = 4;
 

@@ -53,6 +53,8 @@ TcpConnection::TcpConnection(AsioExecutor& executor, Socket socket, const RpcOpt
 
 void TcpConnection::start() {
   set_socket_options(socket_.native_handle());
+  error_code ignored;
+  socket_.non_blocking(true, ignored);
   executor_.post([self = shared_from_this()] { self->read(); });
 }
 
@@ -200,24 +202,38 @@ void TcpConnection::write() {
     }
     return;
   }
-  writing_now_ = true;
   writing_.swap(queued_);
+  // Mostly the socket takes all of it at once. An error comes again below.
+  error_code error;
+  const std::size_t taken = socket_.write_some(boost::asio::buffer(writing_), error);
+  if (!error && taken == writing_.size()) {
+    written();
+    if (state_ == State::Lingering) {
+      finish_sending();
+    }
+    return;
+  }
+  writing_now_ = true;
   boost::asio::async_write(
       socket_,
-      boost::asio::buffer(writing_),
-      [self = shared_from_this()](const error_code& error, std::size_t) {
+      boost::asio::buffer(writing_) + taken,
+      [self = shared_from_this()](const error_code& failed, std::size_t) {
         self->writing_now_ = false;
-        self->writing_.clear();
-        if (self->writing_.capacity() > kKeptCapacity) {
-          self->writing_.shrink_to_fit();
-        }
-        if (error) {
+        self->written();
+        if (failed) {
           self->lose(Error{ErrorCode::PeerDead,
-                           fmt::format("{} is gone: {}", self->remote_, error.message())});
+                           fmt::format("{} is gone: {}", self->remote_, failed.message())});
           return;
         }
         self->write();
       });
+}
+
+void TcpConnection::written() {
+  writing_.clear();
+  if (writing_.capacity() > kKeptCapacity) {
+    writing_.shrink_to_fit();
+  }
 }
 
 // The other side sees the end of the stream after the last frame; its own end, or the timer, closes

@@ -50,6 +50,7 @@ class TcpConnection : public std::enable_shared_from_this<TcpConnection> {
   Status enqueue(const wire::Frame& frame);
   void flush_soon();
   void write();
+  void written();
   void finish_sending();
   void close_socket();
 

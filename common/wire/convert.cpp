@@ -1,8 +1,6 @@
 #include "common/wire/convert.h"
 
 #include <fmt/format.h>
-#include <google/protobuf/message.h>
-#include <google/protobuf/unknown_field_set.h>
 
 #include <algorithm>
 #include <cmath>
@@ -10,8 +8,6 @@
 #include <string>
 #include <utility>
 #include <vector>
-
-#include "common/wire/packed_prompt.h"
 
 namespace baton {
 namespace {
@@ -133,7 +129,7 @@ std::string wire_text(std::string_view text) {
 }
 
 std::size_t max_scored_prompt(std::int32_t alternatives) {
-  constexpr std::size_t kRoom = (std::size_t{1} << 20) - 16'384;  // a frame, less the rest of it
+  constexpr std::size_t kRoom = (std::size_t{1} << 20) - 16'384;  // of a frame
   // Tag and length, token with its tag, number with its tag; of a list, tag and length.
   constexpr std::size_t kEntry = 2 + 6 + 5;
   constexpr std::size_t kList = 4;
@@ -217,13 +213,12 @@ Result<SamplingParams> from_wire(const wire::Sampling& message) {
   return sampling;
 }
 
-namespace {
-
-wire::GenerateRequest to_wire_without_prompt(const GenerateRequest& request) {
+wire::GenerateRequest to_wire(const GenerateRequest& request) {
   wire::GenerateRequest message;
   message.set_id(request.id.value);
   message.set_attempt(request.attempt.value);
   message.set_model(request.model);
+  message.mutable_prompt()->Add(request.prompt.begin(), request.prompt.end());
   message.mutable_output()->Add(request.output.begin(), request.output.end());
   *message.mutable_sampling() = to_wire(request.sampling);
   message.set_choice(request.choice);
@@ -237,41 +232,6 @@ wire::GenerateRequest to_wire_without_prompt(const GenerateRequest& request) {
   }
   message.set_prompt_logprobs(request.prompt_logprobs + 1);
   return message;
-}
-
-}  // namespace
-
-wire::GenerateRequest to_wire(const GenerateRequest& request) {
-  wire::GenerateRequest message = to_wire_without_prompt(request);
-  message.mutable_prompt()->Add(request.prompt.begin(), request.prompt.end());
-  return message;
-}
-
-wire::GenerateRequest to_wire_packed(const GenerateRequest& request, std::string packed) {
-  wire::GenerateRequest message = to_wire_without_prompt(request);
-  const google::protobuf::Reflection& reflection = *message.GetReflection();
-  *reflection.MutableUnknownFields(&message)->AddLengthDelimited(
-      wire::GenerateRequest::kPromptFieldNumber) = std::move(packed);
-  return message;
-}
-
-std::string pack_tokens(std::span<const TokenId> tokens) {
-  std::size_t bytes = 0;  // seven bits of a number each
-  for (const TokenId token : tokens) {
-    const auto value = static_cast<std::uint32_t>(token);
-    bytes += 1U + (value >> 7U != 0 ? 1U : 0U) + (value >> 14U != 0 ? 1U : 0U) +
-             (value >> 21U != 0 ? 1U : 0U) + (value >> 28U != 0 ? 1U : 0U);
-  }
-  std::string out(bytes, '\0');
-  char* at = out.data();
-  for (const TokenId token : tokens) {
-    auto rest = static_cast<std::uint32_t>(token);
-    for (; rest >= 0x80; rest >>= 7U) {
-      *at++ = static_cast<char>(rest | 0x80U);
-    }
-    *at++ = static_cast<char>(rest);
-  }
-  return out;
 }
 
 Result<GenerateRequest> from_wire(const wire::GenerateRequest& message) {

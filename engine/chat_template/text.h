@@ -3,13 +3,17 @@
 // joining and slicing keep the mark of each byte, and everything that rewrites text marks all of
 // its result when any part of its input was foreign.
 //
-// Thread: plain values. Failure: none.
+// Copies share their bytes until one of them is appended to: a template that passes a message of
+// megabytes around copies it when it is printed, not before.
+//
+// Thread: plain values; those that share bytes may be on different threads. Failure: none.
 #pragma once
 
+#include <boost/container/small_vector.hpp>
 #include <cstddef>
+#include <memory>
 #include <string>
 #include <string_view>
-#include <vector>
 
 namespace baton::engine::jinja {
 
@@ -19,29 +23,33 @@ class Text {
     std::size_t end = 0;  // bytes before this, from the run before on
     bool foreign = false;
   };
+  using Runs = boost::container::small_vector<Run, 2>;
 
   Text() = default;
-  Text(std::string bytes, bool foreign) : bytes_(std::move(bytes)) {
-    if (!bytes_.empty()) {
-      runs_.push_back({bytes_.size(), foreign});
-    }
-  }
+  Text(std::string bytes, bool foreign);
 
-  const std::string& str() const { return bytes_; }
-  std::string_view view() const { return bytes_; }
-  std::size_t size() const { return bytes_.size(); }
-  bool empty() const { return bytes_.empty(); }
+  const std::string& str() const;
+  std::string_view view() const { return data_ ? std::string_view(data_->bytes) : ""; }
+  std::size_t size() const { return data_ ? data_->bytes.size() : 0; }
+  bool empty() const { return size() == 0; }
   bool any_foreign() const;
-  const std::vector<Run>& runs() const { return runs_; }
+  const Runs& runs() const;
 
   void append(const Text& other);
+  // REQUIRES: the bytes are not of this text.
   void append(std::string_view bytes, bool foreign);
   // Bytes [begin, end). REQUIRES: begin <= end <= size().
   Text slice(std::size_t begin, std::size_t end) const;
 
  private:
-  std::string bytes_;
-  std::vector<Run> runs_;  // neighbours differ in `foreign`; the last ends at bytes_.size()
+  struct Data {
+    std::string bytes;
+    Runs runs;  // neighbours differ in `foreign`; the last ends at bytes.size()
+  };
+  // For appending `more` bytes: what no copy shares, with room for them.
+  Data& own(std::size_t more);
+
+  std::shared_ptr<Data> data_;  // null: empty
 };
 
 }  // namespace baton::engine::jinja

@@ -4,6 +4,8 @@
 #include <array>
 #include <utility>
 
+#include "common/base/check.h"
+
 namespace baton::engine {
 
 using kernels::MatmulOut;
@@ -21,22 +23,25 @@ Decoder::Decoder(kernels::Backend& backend,
       spec_(std::move(spec)),
       share_(share),
       weights_(std::move(weights)),
-      x_(max_rows * spec_.dim),
-      h_(max_rows * spec_.dim),
-      q_(max_rows * q_dim()),
-      k_(max_rows * kv_dim()),
-      v_(max_rows * kv_dim()),
-      attended_(max_rows * q_dim()),
-      gate_(spec_.experts.count > 0 ? 0 : max_rows * share_.ffn.count),
-      up_(spec_.experts.count > 0 ? 0 : max_rows * share_.ffn.count),
+      x_(backend, max_rows * spec_.dim),
+      h_(backend, max_rows * spec_.dim),
+      q_(backend, max_rows * q_dim()),
+      k_(backend, max_rows * kv_dim()),
+      v_(backend, max_rows * kv_dim()),
+      attended_(backend, max_rows * q_dim()),
+      gate_(backend, spec_.experts.count > 0 ? 0 : max_rows * share_.ffn.count),
+      up_(backend, spec_.experts.count > 0 ? 0 : max_rows * share_.ffn.count),
       experts_(backend, spec_, share_, max_rows),
-      normed_(max_head_rows * spec_.dim),
-      partials_(ranks.size() == 1
+      normed_(backend, max_head_rows * spec_.dim),
+      device_logits_(backend, backend.is_on_host() ? 0 : max_head_rows * share_.vocab.back()),
+      partials_(backend,
+                ranks.size() == 1
                     ? 0
                     : std::max(share_.attention.count(), share_.feed_forward.count()) * max_rows *
                           spec_.dim),
-      embedded_(ranks.size() == 1 ? 0 : max_rows * spec_.dim),
-      vocab_logits_(ranks.size() == 1 ? 0 : max_head_rows * share_.vocab.back()) {
+      embedded_(backend, ranks.size() == 1 ? 0 : max_rows * spec_.dim),
+      vocab_logits_(backend, ranks.size() == 1 ? 0 : max_head_rows * share_.vocab.back()) {
+  BATON_CHECK(backend.is_on_host() || ranks.size() == 1, "ranks exchange what is in host memory");
   for (const RopeSpec& rope : spec_.ropes) {
     ropes_.emplace_back(rope, max_rows);
   }
@@ -50,6 +55,7 @@ const float* Decoder::run(const StepRows& rows,
     angles_.push_back(rope.table_for(rows.positions()));
   }
   Step step{rows, arena, layer_done, rows.size(), rows.slices()};
+  layers_done_ = 0;
   embed(rows.ids());
   for (std::uint32_t layer = 0; layer < spec_.layers.size(); ++layer) {
     if (!attention_block(layer, step)) {
@@ -57,6 +63,7 @@ const float* Decoder::run(const StepRows& rows,
     }
     feed_forward_block(layer, step);
   }
+  finish_layer(static_cast<std::uint32_t>(spec_.layers.size()), step);
   return x_.data();
 }
 
@@ -121,20 +128,15 @@ bool Decoder::attention_block(std::uint32_t layer, Step& step) {
     norm_and_turn(k, share_.kv_heads.count, w.k_norm, s, step);
     backend_.write_kv(step.arena, params, step.slices, k, v, kv_dim());
   }
-  if (step.layer_done) {
-    ranks_.barrier();  // all heads are written
-    if (share_.rank == 0) {
-      step.layer_done(layer);
-    }
-  }
+  publish(layer, step);
   if (layer + 1 == spec_.layers.size()) {  // all that remains concerns the wanted rows
     step.slices = step.rows.wanted_slices();
     step.m = step.rows.wanted().size();
     if (step.m == 0) {
       return false;
     }
-    keep_rows(step.rows.wanted(), x_.data(), spec_.dim);
-    keep_rows(step.rows.wanted(), q, q_dim());
+    backend_.keep_rows(step.rows.wanted(), x_.data(), spec_.dim);
+    backend_.keep_rows(step.rows.wanted(), q, q_dim());
   }
   attend(params, step);
   project(pieces_, share_.attention, step.m, w.post_attn_norm);
@@ -142,6 +144,30 @@ bool Decoder::attention_block(std::uint32_t layer, Step& step) {
     backend_.add_bias(x_.data(), step.m, spec_.dim, w.o_bias.data());
   }
   return true;
+}
+
+// Says that a layer is done, once its keys and values are in the arena. A device computes on while
+// they come: the layer before is waited for, not this one.
+void Decoder::publish(std::uint32_t layer, const Step& step) {
+  backend_.publish_kv(step.arena, layer, step.slices, step.layer_done != nullptr);
+  if (backend_.is_on_host()) {
+    finish_layer(layer + 1, step);
+  } else {
+    finish_layer(layer, step);
+  }
+}
+
+// `layer`: the one behind that which is done.
+void Decoder::finish_layer(std::uint32_t layer, const Step& step) {
+  if (!step.layer_done || layer <= layers_done_) {
+    return;
+  }
+  backend_.wait_published(layer - 1);
+  ranks_.barrier();  // all heads are written
+  if (share_.rank == 0) {
+    step.layer_done(layer - 1);
+  }
+  layers_done_ = layer;
 }
 
 // Attention piece by piece, each into a matrix of its own: the inputs of the projection.
@@ -192,7 +218,7 @@ void Decoder::feed_forward_block(std::uint32_t layer, const Step& step) {
 // heads: [m][count * head_dim]
 void Decoder::norm_and_turn(float* heads,
                             std::size_t count,
-                            const std::vector<float>& norm,
+                            const FloatVector& norm,
                             const LayerSpec& layer,
                             const Step& step) {
   if (!norm.empty()) {
@@ -213,7 +239,7 @@ void Decoder::norm_and_turn(float* heads,
 void Decoder::project(std::span<const Piece> pieces,
                       const PartialSums& sums,
                       std::size_t m,
-                      const std::vector<float>& post_norm) {
+                      const FloatVector& post_norm) {
   if (sums.count() == 1 && ranks_.size() == 1 && post_norm.empty()) {
     const Piece& whole = pieces.front();
     backend_.matmul(whole.input, m, std::array{MatmulOut{whole.weight, x_.data(), 0, true}});
@@ -245,7 +271,7 @@ void Decoder::project(std::span<const Piece> pieces,
 }
 
 // Adds a block's output to the stream. block: [m][dim], may be changed.
-void Decoder::add_to_stream(float* block, std::size_t m, const std::vector<float>& post_norm) {
+void Decoder::add_to_stream(float* block, std::size_t m, const FloatVector& post_norm) {
   if (!post_norm.empty()) {
     backend_.rms_norm(block, m, spec_.dim, post_norm.data(), spec_.eps, block);
   }
@@ -257,7 +283,14 @@ void Decoder::head(const float* hidden, std::size_t count, float* out) {
       hidden, count, spec_.dim, weights_.output_norm.data(), spec_.eps, normed_.data());
   const std::size_t vocab = share_.vocab.back();
   if (ranks_.size() == 1) {
-    backend_.matmul(normed_.data(), count, std::array{MatmulOut{&weights_.head(), out}});
+    float* const logits = backend_.is_on_host() ? out : device_logits_.data();
+    backend_.matmul(normed_.data(), count, std::array{MatmulOut{&weights_.head(), logits}});
+    if (spec_.logit_softcap != 0.0F) {
+      backend_.softcap(logits, count * vocab, spec_.logit_softcap);
+    }
+    if (logits != out) {
+      backend_.download(logits, count * vocab, out);
+    }
   } else {
     float* const all = vocab_logits_.data();
     std::vector<std::size_t> borders;
@@ -277,9 +310,9 @@ void Decoder::head(const float* hidden, std::size_t count, float* out) {
             all + borders[rank] + row * width, width, out + row * vocab + share_.vocab[rank]);
       }
     }
-  }
-  if (spec_.logit_softcap != 0.0F && share_.rank == 0) {
-    backend_.softcap(out, count * vocab, spec_.logit_softcap);
+    if (spec_.logit_softcap != 0.0F && share_.rank == 0) {
+      backend_.softcap(out, count * vocab, spec_.logit_softcap);
+    }
   }
 }
 

@@ -35,12 +35,15 @@ class Decoder {
 
   const DecoderSpec& spec() const { return spec_; }
   const DecoderWeights& weights() const { return weights_; }
+  kernels::Backend& backend() { return backend_; }
 
-  // From token ids to the hidden states of the wanted rows before the final norm: [wanted][dim],
-  // valid until the next call. The ranks write one arena; rank 0 calls `layer_done`.
+  // From token ids to the hidden states of the wanted rows before the final norm: [wanted][dim] in
+  // the backend's memory, valid until the next call. The ranks write one arena; rank 0 calls
+  // `layer_done`.
   const float* run(const StepRows& rows, const KvArenaView& arena, const LayerDone& layer_done);
 
-  // Final norm and logits. hidden: [count][dim]; out: [count][vocab], written by rank 0.
+  // Final norm and logits. hidden: [count][dim]; out: [count][vocab] in the host's memory, written
+  // by rank 0.
   void head(const float* hidden, std::size_t count, float* out);
 
  private:
@@ -59,7 +62,7 @@ class Decoder {
   void feed_forward_block(std::uint32_t layer, const Step& step);
   void norm_and_turn(float* heads,
                      std::size_t count,
-                     const std::vector<float>& norm,
+                     const FloatVector& norm,
                      const LayerSpec& layer,
                      const Step& step);
   // One piece of what a projection sums over: its weights and its input, [m][cols].
@@ -70,8 +73,10 @@ class Decoder {
   void project(std::span<const Piece> pieces,
                const PartialSums& sums,
                std::size_t m,
-               const std::vector<float>& post_norm);
-  void add_to_stream(float* block, std::size_t m, const std::vector<float>& post_norm);
+               const FloatVector& post_norm);
+  void add_to_stream(float* block, std::size_t m, const FloatVector& post_norm);
+  void publish(std::uint32_t layer, const Step& step);
+  void finish_layer(std::uint32_t layer, const Step& step);
 
   std::size_t q_dim() const { return std::size_t{share_.heads.count} * spec_.head_dim; }
   std::size_t kv_dim() const { return std::size_t{share_.kv_heads.count} * spec_.head_dim; }
@@ -83,12 +88,14 @@ class Decoder {
   const DecoderWeights weights_;
   std::vector<RopeAngles> ropes_;
   std::vector<kernels::RopeTable> angles_;  // of this step, one a rope
+  std::uint32_t layers_done_ = 0;           // of this step
   // Activations, [max_rows][…].
   FloatBuffer x_;  // the residual stream
   FloatBuffer h_;  // a block's input, then its output
   FloatBuffer q_, k_, v_, attended_, gate_, up_;
   ExpertMixer experts_;
-  FloatBuffer normed_;  // [max_head_rows][dim]
+  FloatBuffer normed_;         // [max_head_rows][dim]
+  FloatBuffer device_logits_;  // [max_head_rows][vocab] where the backend's memory is a device's
   // With several ranks: every rank's part of what all need.
   FloatBuffer partials_;                  // [pieces][m][dim]
   FloatBuffer embedded_;                  // [max_rows][dim], by rank

@@ -22,6 +22,18 @@ class DecoderTeam {
 
   const DecoderSpec& spec() const { return decoders_.front()->spec(); }
 
+  // What others than this team wrote into these blocks is used from now on.
+  void bring_blocks(const KvArenaView& arena, std::span<const BlockId> blocks) {
+    for (const auto& decoder : decoders_) {
+      decoder->backend().bring_blocks(arena, blocks);
+    }
+  }
+  // Until all that was begun is over: blocks that are full are in the arena.
+  void settle() {
+    for (const auto& decoder : decoders_) {
+      decoder->backend().settle();
+    }
+  }
   // As Decoder's.
   const float* run(const StepRows& rows, const KvArenaView& arena, const LayerDone& layer_done) {
     ranks_->run(

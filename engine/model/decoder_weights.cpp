@@ -144,13 +144,13 @@ class Loader {
   }
 
   // A vector of float32, as norms and biases are; or the part of one.
-  Result<std::vector<float>> vector(const std::string& name, std::size_t size) {
+  Result<FloatVector> vector(const std::string& name, std::size_t size) {
     return vector(name, size, 0, size);
   }
-  Result<std::vector<float>> vector(const std::string& name,
-                                    std::size_t size,
-                                    std::size_t first,
-                                    std::size_t count) {
+  Result<FloatVector> vector(const std::string& name,
+                             std::size_t size,
+                             std::size_t first,
+                             std::size_t count) {
     BATON_ASSIGN(const auto view, required(name));
     if (view.rows != 1 || view.cols != size || view.dtype != kernels::DType::F32) {
       return fail(ErrorCode::InvalidModel,
@@ -164,7 +164,7 @@ class Loader {
     std::vector<float> out(count);
     std::memcpy(out.data(), view.data.data() + first * sizeof(float), count * sizeof(float));
     bytes_ += count * sizeof(float);
-    return out;
+    return FloatVector(backend_, out);
   }
 
   const ModelFile& file_;

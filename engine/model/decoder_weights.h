@@ -13,6 +13,7 @@
 #include "common/base/error.h"
 #include "engine/model/decoder_spec.h"
 #include "engine/model/model_file.h"
+#include "engine/model/parts.h"
 #include "kernels/ops.h"
 
 namespace baton::engine {
@@ -27,24 +28,24 @@ struct FeedForwardWeights {
 
 // What a model lacks is null or empty. q_dim, kv_dim: of one rank's share.
 struct LayerWeights {
-  std::vector<float> attn_norm;               // [dim]
-  MatrixPtr q, k, v;                          // [q_dim | kv_dim][dim]
-  std::vector<float> q_bias, k_bias, v_bias;  // [q_dim | kv_dim]
-  std::vector<float> q_norm, k_norm;          // [head_dim]
-  std::vector<MatrixPtr> o;                   // [dim][q_dim of a piece], one a piece
-  std::vector<float> o_bias;                  // [dim]
-  std::vector<float> post_attn_norm;          // [dim]
-  std::vector<float> ffn_norm;                // [dim]
-  std::vector<FeedForwardWeights> ffn;        // one a piece; none where there are experts
-  MatrixPtr router;                           // [experts][dim]
+  FloatVector attn_norm;                // [dim]
+  MatrixPtr q, k, v;                    // [q_dim | kv_dim][dim]
+  FloatVector q_bias, k_bias, v_bias;   // [q_dim | kv_dim]
+  FloatVector q_norm, k_norm;           // [head_dim]
+  std::vector<MatrixPtr> o;             // [dim][q_dim of a piece], one a piece
+  FloatVector o_bias;                   // [dim]
+  FloatVector post_attn_norm;           // [dim]
+  FloatVector ffn_norm;                 // [dim]
+  std::vector<FeedForwardWeights> ffn;  // one a piece; none where there are experts
+  MatrixPtr router;                     // [experts][dim]
   std::vector<FeedForwardWeights> experts;
-  std::vector<float> post_ffn_norm;  // [dim]
+  FloatVector post_ffn_norm;  // [dim]
 };
 
 struct DecoderWeights {
-  MatrixPtr embedding;             // [own vocab][dim], also the head when tied
-  MatrixPtr output;                // null when tied
-  std::vector<float> output_norm;  // [dim]
+  MatrixPtr embedding;      // [own vocab][dim], also the head when tied
+  MatrixPtr output;         // null when tied
+  FloatVector output_norm;  // [dim]
   std::vector<LayerWeights> layers;
   std::size_t bytes = 0;              // memory all of them take
   std::size_t idle_expert_bytes = 0;  // of those, experts that a step of one row leaves alone

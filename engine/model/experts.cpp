@@ -20,10 +20,10 @@ ExpertMixer::ExpertMixer(kernels::Backend& backend,
       places_(experts_.size()),
       rows_(experts_.size()),
       firsts_(spec_.count + 1),
-      logits_(max_rows * spec_.count),
-      inputs_(experts_.size() * dim_),
-      gate_(experts_.size() * ffn_),
-      up_(experts_.size() * ffn_) {}
+      logits_(backend, max_rows * spec_.count),
+      inputs_(backend, experts_.size() * dim_),
+      gate_(backend, experts_.size() * ffn_),
+      up_(backend, experts_.size() * ffn_) {}
 
 void ExpertMixer::run(const LayerWeights& weights, float* x, std::size_t m) {
   backend_.matmul(x, m, std::array{MatmulOut{weights.router.get(), logits_.data()}});

@@ -32,7 +32,8 @@ class Runner final : public ModelRunner {
         decoder_(std::move(decoder)),
         rows_(max_rows),
         sampler_(info_.vocab_size),
-        logits_(std::min(kHeadRows, max_rows) * info_.vocab_size) {}
+        logits_(std::make_unique_for_overwrite<float[]>(std::min(kHeadRows, max_rows) *
+                                                        info_.vocab_size)) {}
 
   const ModelInfo& info() const override { return info_; }
 
@@ -63,11 +64,12 @@ class Runner final : public ModelRunner {
     const std::size_t vocab = info_.vocab_size;
     for (std::size_t first = 0; first < wanted.size(); first += kHeadRows) {
       const std::size_t count = std::min(kHeadRows, wanted.size() - first);
-      decoder_->head(hidden + first * decoder_->spec().dim, count, logits_.data());
+      decoder_->head(hidden + first * decoder_->spec().dim, count, logits_.get());
       for (std::size_t i = 0; i < count; ++i) {
-        take({logits_.data() + i * vocab, vocab}, wanted[first + i], plan, result);
+        take({logits_.get() + i * vocab, vocab}, wanted[first + i], plan, result);
       }
     }
+    decoder_->settle();
     return result;
   }
 
@@ -81,6 +83,7 @@ class Runner final : public ModelRunner {
       const std::size_t count = std::min(kHeadRows, rows_.size() - first);
       decoder_->head(hidden + first * decoder_->spec().dim, count, out.data() + first * vocab);
     }
+    decoder_->settle();
     return out;
   }
 
@@ -106,10 +109,12 @@ class Runner final : public ModelRunner {
     }
     std::vector<SampledToken>& followed = result.followed[row.slice];
     if (row.number == 0) {
-      result.sampled[row.slice] = sampler_.sample(logits, slice);
+      if (slice.mask == nullptr || !slice.mask->is_late()) {
+        result.sampled[row.slice] = sampler_.sample(logits, slice);
+      }
       return;
     }
-    if (followed.size() + 1 != row.number) {
+    if (!result.sampled[row.slice] || followed.size() + 1 != row.number) {
       return;
     }
     const TokenId before =
@@ -126,6 +131,10 @@ class Runner final : public ModelRunner {
     BATON_CHECK(slice.targets.empty() ||
                     slice.targets.size() + (slice.sample ? 1 : 0) == slice.tokens.size(),
                 "targets that are not those of a slice's tokens");
+    if (slice.arrived && slice.first_position > 0) {
+      decoder_->bring_blocks(arena,
+                             slice.blocks.first(arena.layout.blocks_for(slice.first_position)));
+    }
     rows_.add(slice, arena.layout.block_tokens, all_wanted);
   }
 
@@ -133,7 +142,7 @@ class Runner final : public ModelRunner {
   const std::unique_ptr<DecoderTeam> decoder_;
   StepRows rows_;
   Sampler sampler_;
-  FloatBuffer logits_;  // [kHeadRows][vocab]
+  const std::unique_ptr<float[]> logits_;  // [kHeadRows][vocab]
 };
 
 // The same file may turn by other frequencies where the context is limited.

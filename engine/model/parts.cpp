@@ -1,27 +1,9 @@
 #include "engine/model/parts.h"
 
-#include <algorithm>
-#include <cstdlib>
-#include <cstring>
-#include <new>
-
 #include "common/base/check.h"
 #include "common/base/fixed_math.h"
 
 namespace baton::engine {
-
-FloatBuffer::FloatBuffer(std::size_t size) {
-  constexpr std::size_t kAlignment = 64;
-  const std::size_t bytes = (size * sizeof(float) + kAlignment - 1) / kAlignment * kAlignment;
-  data_.reset(static_cast<float*>(std::aligned_alloc(kAlignment, std::max(bytes, kAlignment))));
-  if (data_ == nullptr) {
-    throw std::bad_alloc();
-  }
-}
-
-void FloatBuffer::Free::operator()(float* data) const {
-  std::free(data);
-}
 
 RopeAngles::RopeAngles(const RopeSpec& spec, std::size_t max_rows)
     : frequencies_(spec.frequencies),
@@ -82,14 +64,6 @@ void StepRows::add(const SequenceSlice& slice, std::uint32_t block_tokens, bool 
                             slice.blocks});
   for (std::size_t i = from; i < count; ++i) {
     wanted_.push_back(static_cast<std::uint32_t>(first + i));
-  }
-}
-
-void keep_rows(std::span<const std::uint32_t> wanted, float* x, std::size_t dim) {
-  for (std::size_t to = 0; to < wanted.size(); ++to) {
-    if (wanted[to] != to) {
-      std::memcpy(x + to * dim, x + wanted[to] * dim, dim * sizeof(float));
-    }
   }
 }
 

@@ -16,18 +16,33 @@
 
 namespace baton::engine {
 
-// Floats, 64-byte aligned and not initialised: memory is touched only as far as steps are wide.
+// Floats in a backend's memory, 64-byte aligned and not initialised: memory is touched only as far
+// as steps are wide.
 class FloatBuffer {
  public:
   FloatBuffer() = default;
-  explicit FloatBuffer(std::size_t size);
+  FloatBuffer(kernels::Backend& backend, std::size_t size) : data_(backend.allocate(size)) {}
   float* data() { return data_.get(); }
 
  private:
-  struct Free {
-    void operator()(float* data) const;
-  };
-  std::unique_ptr<float, Free> data_;
+  std::shared_ptr<float> data_;
+};
+
+// A norm's weights or a bias in a backend's memory; empty where a model has none.
+class FloatVector {
+ public:
+  FloatVector() = default;
+  // A copy of what is in the host's memory. Throws std::bad_alloc.
+  FloatVector(kernels::Backend& backend, std::span<const float> values)
+      : data_(backend.allocate(values.size())), size_(values.size()) {
+    backend.upload(values.data(), size_, data_.get());
+  }
+  const float* data() const { return data_.get(); }
+  bool empty() const { return size_ == 0; }
+
+ private:
+  std::shared_ptr<float> data_;
+  std::size_t size_ = 0;
 };
 
 // Rotary angles of one step's rows. The table it fills is indexed by row, not by position, so that
@@ -40,8 +55,8 @@ class RopeAngles {
  private:
   const std::vector<double> frequencies_;  // [half]
   const double magnitude_;
-  FloatBuffer cosines_;  // [max_rows][half]
-  FloatBuffer sines_;
+  std::vector<float> cosines_;  // [max_rows][half]
+  std::vector<float> sines_;
 };
 
 // The rows of all slices of one step, packed one slice after the other.
@@ -72,8 +87,5 @@ class StepRows {
   std::vector<std::uint32_t> wanted_;
   std::vector<kernels::AttentionSlice> wanted_slices_;
 };
-
-// Moves the wanted rows of x to its front. x: [rows][dim]
-void keep_rows(std::span<const std::uint32_t> wanted, float* x, std::size_t dim);
 
 }  // namespace baton::engine

@@ -9,7 +9,7 @@
 
 #include "common/base/check.h"
 #include "common/base/fixed_math.h"
-#include "engine/sampling/random.h"
+#include "common/base/keyed_random.h"
 
 namespace baton::engine {
 namespace {

@@ -68,7 +68,11 @@ Sequence::Sequence(GenerateRequest request,
                    RequestSize size,
                    BlockTable table,
                    std::uint32_t computed)
-    : request_(std::move(request)), size_(size), table_(std::move(table)), computed_(computed) {
+    : request_(std::move(request)),
+      size_(size),
+      table_(std::move(table)),
+      begun_at_(computed),
+      computed_(computed) {
   tokens_.reserve(request_.prompt.size() + size_.max_output);
   tokens_ = request_.prompt;
   tokens_.insert(tokens_.end(), request_.output.begin(), request_.output.end());
@@ -82,6 +86,7 @@ SequenceSlice Sequence::slice(std::uint32_t count, std::span<const TokenId> draf
   slice.tokens = tokens().subspan(computed_, count);
   slice.first_position = computed_;
   slice.blocks = table_.ids();
+  slice.arrived = computed_ == begun_at_;
   slice.sample = count == num_pending();
   slice.sampling = &request_.sampling;
   slice.choice = request_.choice;

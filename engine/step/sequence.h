@@ -99,6 +99,7 @@ class Sequence {
   const RequestSize size_;
   std::vector<TokenId> tokens_;
   BlockTable table_;
+  const std::uint32_t begun_at_;  // tokens whose keys and values came from elsewhere
   std::uint32_t computed_;
   std::shared_ptr<GrammarMask> grammar_;
 };

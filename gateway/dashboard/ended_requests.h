@@ -11,6 +11,7 @@
 
 #include "common/base/ids.h"
 #include "gateway/answer_sink.h"
+#include "gateway/request_trace.h"
 
 namespace baton::gateway {
 
@@ -25,6 +26,7 @@ struct EndedRequest {
   std::uint32_t prompt_tokens = 0;
   std::uint32_t output_tokens = 0;
   AnswerFigures figures;
+  RequestTrace trace;
 };
 
 class EndedRequests {

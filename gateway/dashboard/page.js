@@ -104,6 +104,8 @@ function drawNow(data) {
   const to = history[history.length - 1].values;
   const entries = [
     ["waiting", data.status.queued], ["in work", data.status.running],
+    ...(data.status.pools || []).flatMap(pool => ["prefill", "decode"].map(role =>
+      [`${role} nodes (wanted)`, `${pool[role].nodes} (${pool[role].wanted})`])),
     ["requests a second", rate("baton_requests_total").toFixed(2)],
     ["tokens a second", rate("baton_generation_tokens_total").toFixed(1)],
     ["refused in all", sum(to, "baton_requests_total", {status: "refused"})],

@@ -1,9 +1,13 @@
-// Writes answers of /v1/responses: one response object, or the typed events that build it up.
+// Writes answers of /v1/responses: one response object, or the typed events that build it up. Its
+// output is a list of items in the order in which the model wrote them: reasoning, messages, calls
+// of functions.
 //
-// Sequence of events: response.created, response.in_progress, response.output_item.added,
-// response.content_part.added, response.output_text.delta*, response.output_text.done,
-// response.content_part.done, response.output_item.done, then response.completed or
-// response.incomplete; response.failed may come at any point and ends the stream.
+// Sequence of events: response.created, response.in_progress; for each item
+// response.output_item.added, [response.content_part.added], its deltas, its done event,
+// [response.content_part.done], response.output_item.done; then response.completed or
+// response.incomplete. Deltas are response.output_text.delta, response.reasoning_text.delta or
+// response.function_call_arguments.delta; calls have no content part. response.failed may come at
+// any point and ends the stream.
 //
 // Thread: one owner. Failure: none.
 #pragma once
@@ -12,17 +16,21 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "engine/chat_template/chat_template.h"
 #include "gateway/answer_writer.h"
 #include "gateway/openai_request.h"
 #include "gateway/responses.h"
+#include "gateway/tools/answer_part.h"
 
 namespace baton::gateway {
 
 class ResponseEventWriter final : public AnswerWriter {
  public:
-  // Called once with the finished response and its text, unless it fails.
-  using Keep = std::function<void(const std::string& json, const std::string& text)>;
+  // Called once with the finished response and the turn it makes of a conversation, unless it
+  // fails.
+  using Keep = std::function<void(const std::string& json, engine::ChatMessage turn)>;
 
   ResponseEventWriter(ResponseIdentity identity, const ApiRequest& api, Keep keep);
 
@@ -40,25 +48,46 @@ class ResponseEventWriter final : public AnswerWriter {
                     std::string_view figures_json) override;
 
  private:
+  struct Item {
+    AnswerPart::Kind kind = AnswerPart::Kind::Content;  // CallBegin: a call
+    std::string id;
+    std::string call_id;
+    std::string name;      // of the function
+    std::string text;      // or arguments
+    std::string logprobs;  // JSON entries, comma between
+  };
+
   // "event: TYPE\ndata: {"type":…,"sequence_number":…", to be continued and closed by `end_event`.
   void begin_event(std::string& out, std::string_view type);
   static void end_event(std::string& out) { out += "}\n\n"; }
-  void append_place(std::string& out) const;  // item_id, output_index, content_index
-  void add(const ChoiceText& choice);         // to what has been said so far
-  std::string part() const;                   // the output_text so far
-  std::string item(std::string_view status) const;
+  void append_place(std::string& out) const;  // of the last item
+
+  // All of them take what the answer has become; with `out` they tell it.
+  void add(std::string* out, const ChoiceText& choice);
+  void add_text(std::string* out,
+                AnswerPart::Kind kind,
+                std::string_view text,
+                std::span<const TextLogprob> logprobs);
+  void open(std::string* out, Item item, std::string_view id_prefix);
+  void end_item(std::string* out);
+
+  static std::string content_part(const Item& item);
+  static std::string item_json(const Item& item, std::string_view status);
   // The response object; `usage` null: not known yet.
   std::string response(std::string_view status, const Usage* usage) const;
+  std::string_view end_status() const { return is_incomplete_ ? "incomplete" : "completed"; }
+  // As the next request of the conversation has it.
+  engine::ChatMessage turn() const;
 
   const ResponseIdentity identity_;
-  const std::string item_id_;
+  const std::string number_;  // that its id ends with
   const Keep keep_;
   const bool logprobs_;
   std::string settings_;  // fields of the response that repeat the request
   std::uint64_t sequence_ = 0;
   bool began_ = false;
-  std::string text_;
-  std::string text_logprobs_;  // JSON entries, comma between
+  std::vector<Item> items_;
+  bool is_open_ = false;  // the last item is
   bool is_incomplete_ = false;
   std::string error_;  // JSON, or empty
   std::string figures_;

@@ -8,6 +8,7 @@
 #include "common/json/json_escape.h"
 #include "gateway/json_fields.h"
 #include "gateway/replies.h"
+#include "gateway/tools/tool_messages.h"
 
 namespace baton::gateway {
 namespace {
@@ -49,6 +50,7 @@ ApiResult<std::vector<engine::ChatMessage>> assemble_turns(const ResponseStore& 
     }
     api.messages.insert(api.messages.begin(), previous->messages.begin(), previous->messages.end());
   }
+  name_tool_results(api.messages);  // of calls of earlier turns, too
   std::vector<engine::ChatMessage> kept;
   if (fields.store) {
     kept = api.messages;
@@ -64,8 +66,8 @@ ResponseEventWriter::Keep keep_answer(ResponseStore& store,
                                       std::string id,
                                       std::vector<engine::ChatMessage> turns) {
   return [&store, owner = std::move(owner), id = std::move(id), turns = std::move(turns)](
-             const std::string& json, const std::string& text) mutable {
-    turns.push_back({"assistant", text, "", ""});
+             const std::string& json, engine::ChatMessage turn) mutable {
+    turns.push_back(std::move(turn));
     store.put(id, {std::move(owner), json, std::move(turns)});
   };
 }

@@ -1,7 +1,5 @@
 #include "gateway/responses_api/parse_request.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <string>
@@ -10,6 +8,10 @@
 #include "gateway/json_fields.h"
 #include "gateway/openai_client.h"
 #include "gateway/openai_sampling.h"
+#include "gateway/responses_api/input_items.h"
+#include "gateway/structured_output.h"
+#include "gateway/tools/tool_fields.h"
+#include "gateway/tools/tool_request.h"
 
 namespace baton::gateway {
 namespace {
@@ -56,124 +58,7 @@ constexpr auto kFields = std::to_array<std::string_view>({
 });
 static_assert(std::is_sorted(kFields.begin(), kFields.end()));
 
-constexpr auto kItemFields =
-    std::to_array<std::string_view>({"content", "id", "phase", "role", "status", "type"});
-constexpr auto kRoles =
-    std::to_array<std::string_view>({"assistant", "developer", "system", "user"});
-
-ApiError missing(const std::string& path) {
-  return bad_request(
-      "missing_required_parameter", path, fmt::format("Missing required parameter: '{}'.", path));
-}
-
-// Text parts are joined; anything that is no text is refused, never dropped in silence.
-ApiResult<std::string> read_content(const std::string& path, const JsonElement& value) {
-  std::string_view text;
-  simdjson::dom::array parts;
-  if (value.get(text) == simdjson::SUCCESS) {
-    return std::string(text);
-  }
-  if (value.get(parts) != simdjson::SUCCESS) {
-    return std::unexpected(wrong_type(path, "a string or an array of parts", value));
-  }
-  std::string out;
-  std::size_t index = 0;
-  for (const JsonElement part : parts) {
-    const std::string name = fmt::format("{}[{}]", path, index++);
-    simdjson::dom::object object;
-    std::string_view type;
-    if (part.get(object) != simdjson::SUCCESS) {
-      return std::unexpected(wrong_type(name, "an object", part));
-    }
-    if (object["type"].get(type) != simdjson::SUCCESS) {
-      return std::unexpected(missing(name + ".type"));
-    }
-    if (type != "input_text" && type != "output_text" && type != "text" && type != "refusal") {
-      return std::unexpected(bad_request(
-          "unsupported_value",
-          name + ".type",
-          fmt::format("The model takes text only; a part of type '{}' is not supported.", type)));
-    }
-    const std::string_view key = type == "refusal" ? "refusal" : "text";
-    if (object[key].get(text) != simdjson::SUCCESS) {
-      return std::unexpected(bad_request("invalid_type",
-                                         fmt::format("{}.{}", name, key),
-                                         fmt::format("'{}.{}' must be a string.", name, key)));
-    }
-    out += text;
-  }
-  return out;
-}
-
-ApiResult<engine::ChatMessage> read_item(const std::string& path, const JsonElement& value) {
-  simdjson::dom::object object;
-  if (value.get(object) != simdjson::SUCCESS) {
-    return std::unexpected(wrong_type(path, "an object", value));
-  }
-  JsonFields fields(object, kItemFields, path + ".");
-  std::string type = "message";
-  engine::ChatMessage message;
-  fields.read("type", type);
-  fields.read("role", message.role);
-  if (fields.error()) {
-    return std::unexpected(*fields.error());
-  }
-  if (type != "message") {
-    return std::unexpected(bad_request(
-        "unsupported_value",
-        path + ".type",
-        fmt::format("An item of type '{}' is not supported; this server takes messages.", type)));
-  }
-  if (std::ranges::find(kRoles, message.role) == kRoles.end()) {
-    return std::unexpected(message.role.empty()
-                               ? missing(path + ".role")
-                               : out_of_range(path + ".role",
-                                              fmt::format("must be one of {}, got '{}'",
-                                                          fmt::join(kRoles, ", "),
-                                                          message.role)));
-  }
-  if (message.role == "developer") {
-    message.role = "system";  // the newer name of the same role; templates know the older one
-  }
-  const auto content = fields.get("content");
-  if (!content) {
-    return std::unexpected(missing(path + ".content"));
-  }
-  auto text = read_content(path + ".content", *content);
-  if (!text) {
-    return std::unexpected(std::move(text).error());
-  }
-  message.content = std::move(*text);
-  return message;
-}
-
-void read_input(JsonFields& fields, ApiRequest& request) {
-  const auto input = fields.get("input");
-  std::string_view text;
-  simdjson::dom::array items;
-  if (!input) {
-    return fields.fail(missing("input"));
-  }
-  if (input->get(text) == simdjson::SUCCESS) {
-    request.messages.push_back({"user", std::string(text), "", ""});
-    return;
-  }
-  if (input->get(items) != simdjson::SUCCESS) {
-    return fields.fail(wrong_type("input", "a string or an array of items", *input));
-  }
-  if (items.size() == 0) {
-    return fields.fail(out_of_range("input", "must hold at least one item"));
-  }
-  for (const JsonElement item : items) {
-    auto message = read_item(fmt::format("input[{}]", request.messages.size()), item);
-    if (!message) {
-      return fields.fail(std::move(message).error());
-    }
-    request.messages.push_back(std::move(*message));
-  }
-}
-
-void read_text(JsonFields& fields) {
+void read_text(JsonFields& fields, ApiRequest& request) {
   const auto text = fields.get("text");
   if (!text) {
     return;
@@ -185,15 +70,8 @@ void read_text(JsonFields& fields) {
   static constexpr auto kText = std::to_array<std::string_view>({"format", "verbosity"});
   JsonFields inner(object, kText, "text.");
   if (const auto format = inner.get("format")) {
-    simdjson::dom::object shape;
-    std::string_view type;
-    if (format->get(shape) != simdjson::SUCCESS) {
-      inner.fail(wrong_type("text.format", "an object", *format));
-    } else if (shape["type"].get(type) != simdjson::SUCCESS) {
-      inner.fail(missing("text.format.type"));
-    } else if (type != "text") {
-      inner.fail(unsupported("text.format", "Use /v1/chat/completions with 'response_format'."));
-    }
+    request.output = read_text_format(*format, inner);
+    request.responses.format_json = simdjson::minify(*format);
   }
   std::string verbosity;
   inner.read("verbosity", verbosity);
@@ -203,6 +81,19 @@ void read_text(JsonFields& fields) {
   if (inner.error()) {
     fields.fail(*inner.error());
   }
+}
+
+void read_functions(JsonFields& fields, ApiRequest& request) {
+  read_tools(fields, ToolShape::Flat, request.tools);
+  if (const auto tools = fields.get("tools")) {
+    request.responses.tools_json = simdjson::minify(*tools);
+  }
+  if (const auto choice = fields.get("tool_choice")) {
+    request.responses.tool_choice_json = simdjson::minify(*choice);
+  }
+  // Of tools that run on a server, of which there are none here.
+  std::optional<std::uint32_t> most;
+  fields.read("max_tool_calls", 1, kMaxTokenCount, most);
 }
 
 void read_include(JsonFields& fields, ApiRequest& request) {
@@ -236,23 +127,6 @@ void refuse_unsupported(JsonFields& fields) {
   if (background) {
     fields.fail(unsupported("background", "This server answers while the client waits."));
   }
-  if (const auto tools = fields.get("tools")) {
-    simdjson::dom::array array;
-    if (tools->get(array) != simdjson::SUCCESS) {
-      fields.fail(wrong_type("tools", "an array", *tools));
-    } else if (array.size() > 0) {
-      fields.fail(unsupported("tools", "Use /v1/chat/completions for tool calls."));
-    }
-  }
-  std::string choice = "auto";
-  if (const auto value = fields.get("tool_choice"); value && !value->is_string()) {
-    fields.fail(unsupported("tool_choice", "Use /v1/chat/completions for tool calls."));
-  } else {
-    fields.read("tool_choice", choice);
-  }
-  if (choice != "auto" && choice != "none") {
-    fields.fail(unsupported("tool_choice", "Use /v1/chat/completions for tool calls."));
-  }
   std::string truncation = "disabled";
   fields.read("truncation", truncation);
   if (truncation != "disabled" && truncation != "auto") {
@@ -284,10 +158,10 @@ ApiResult<ApiRequest> parse_responses_request(std::string_view body) {
   JsonFields fields(*object, kFields);
   request.ignored_fields = fields.unknown();
   if (!fields.has("model")) {
-    return std::unexpected(missing("model"));
+    return std::unexpected(missing_field("model"));
   }
   fields.read("model", request.model);
-  read_input(fields, request);
+  request.messages = read_input_items(fields);
   fields.read("instructions", request.responses.instructions);
   fields.read("previous_response_id", request.responses.previous_id);
   fields.read("store", request.responses.store);
@@ -300,7 +174,8 @@ ApiResult<ApiRequest> parse_responses_request(std::string_view body) {
   }
   read_sampling(fields, request);
   read_include(fields, request);
-  read_text(fields);
+  read_text(fields, request);
+  read_functions(fields, request);
   read_client(fields, request);
   refuse_unsupported(fields);
   if (fields.error()) {

@@ -1,5 +1,6 @@
-// Bodies of POST /v1/responses: text in, text out. What calls tools, keeps conversations on the
-// server, or runs in the background is refused by name.
+// Bodies of POST /v1/responses: texts, calls of functions and their outputs in; text, JSON of a
+// schema or calls out. Tools that would run on the server, conversations kept as objects, and work
+// in the background are refused by name.
 //
 // Thread: pure function. Failure: an ApiError that names the field.
 #pragma once

@@ -2,8 +2,8 @@
 // allocation of its own. It is cut in 256 segments that grow and are cleaned one by one, so that no
 // call takes long however large the map is.
 //
-// Owner: PrefixMap, SentBlocks. Thread: its owner's. Failure: none. Hashes are mixed with a number
-// drawn by the owner, so that a client who chooses them cannot make them collide.
+// Owner: PrefixMap, ExpectedPrefixes. Thread: its owner's. Failure: none. Hashes are mixed with a
+// number drawn by the owner, so that a client who chooses them cannot make them collide.
 #pragma once
 
 #include <array>

@@ -36,54 +36,66 @@ void PrefixMap::retire(Slot slot) {
 
 void PrefixMap::store(Slot slot, std::span<const std::uint64_t> hashes) {
   Group& group = group_of(slot);
+  const std::uint64_t bit = bit_of(slot);
   std::uint32_t& announced = group.announced[slot % kGroup];
   for (const std::uint64_t hash : hashes) {
-    const std::uint64_t holders = group.held.find(hash);
-    if ((holders & bit_of(slot)) == 0 && announced < kMaxBlocks) {
-      group.held.set(hash, holders | bit_of(slot));
+    group.held.update(hash, [&](std::uint64_t holders) {
+      if ((holders & bit) != 0 || announced >= kMaxBlocks) {
+        return holders;
+      }
       ++announced;
-    }
+      return holders | bit;
+    });
   }
 }
 
 void PrefixMap::remove(Slot slot, std::span<const std::uint64_t> hashes) {
   Group& group = group_of(slot);
+  const std::uint64_t bit = bit_of(slot);
   for (const std::uint64_t hash : hashes) {
-    const std::uint64_t holders = group.held.find(hash);
-    if ((holders & bit_of(slot)) != 0) {
-      group.held.set(hash, holders & ~bit_of(slot));
-      --group.announced[slot % kGroup];
-    }
-    // It had it and has thrown it out.
-    expect(slot, hash, false);
+    group.held.update(hash, [&](std::uint64_t holders) {
+      group.announced[slot % kGroup] -= (holders & bit) != 0 ? 1U : 0U;
+      return holders & ~bit;
+    });
   }
 }
 
-void PrefixMap::expect(Slot slot, std::uint64_t hash, bool expected) {
-  group_of(slot).expected.update(hash, [bit = bit_of(slot), expected](std::uint64_t nodes) {
-    return expected ? nodes | bit : nodes & ~bit;
-  });
-}
-
 void PrefixMap::match(std::span<const std::uint64_t> chain,
+                      std::span<const std::uint32_t> expected,
                       std::vector<std::uint32_t>& matched) const {
-  matched.assign(groups_.size() * kGroup, 0);
+  matched.assign(slots(), 0);
   for (std::size_t i = 0; i < groups_.size(); ++i) {
     const Group& group = *groups_[i];
+    const std::size_t first = i * kGroup;
     std::uint64_t holders = group.used;
-    std::uint32_t depth = 0;
+    std::size_t depth = 0;
     const auto leave = [&](std::uint64_t leaving) {
       for (; leaving != 0; leaving &= leaving - 1) {
-        matched[i * kGroup + static_cast<std::uint32_t>(std::countr_zero(leaving))] = depth;
+        matched[first + static_cast<std::uint32_t>(std::countr_zero(leaving))] =
+            static_cast<std::uint32_t>(depth);
       }
     };
-    for (; depth < chain.size() && holders != 0; ++depth) {
-      std::uint64_t next = holders & group.held.find(chain[depth]);
-      if (next != holders) {
-        next |= holders & group.expected.find(chain[depth]);
+    std::uint64_t soon = 0;  // are expected to hold the block at `depth`, and all below `until`
+    std::size_t until = 0;
+    while (depth < chain.size() && holders != 0) {
+      if (depth >= until) {
+        soon = 0;
+        until = chain.size();
+        for (std::size_t bit = 0; bit < kGroup && first + bit < expected.size(); ++bit) {
+          if (expected[first + bit] > depth) {
+            soon |= std::uint64_t{1} << bit;
+            until = std::min<std::size_t>(until, expected[first + bit]);
+          }
+        }
       }
+      if ((holders & ~soon) == 0) {
+        depth = until;
+        continue;
+      }
+      const std::uint64_t next = holders & (soon | group.held.find(chain[depth]));
       leave(holders & ~next);
       holders = next;
+      ++depth;
     }
     leave(holders);
   }
@@ -94,7 +106,6 @@ bool PrefixMap::sweep(Group& group) {
     group.clearing = group.retired;
   }
   group.held.keep(group.next_segment, ~group.clearing);
-  group.expected.keep(group.next_segment, ~group.clearing);
   group.next_segment = (group.next_segment + 1) % BlockTable::kSegments;
   if (group.next_segment == 0) {
     group.retired &= ~group.clearing;
@@ -119,7 +130,7 @@ std::uint32_t PrefixMap::announced(Slot slot) const {
 std::size_t PrefixMap::size() const {
   std::size_t all = 0;
   for (const auto& group : groups_) {
-    all += group->held.size() + group->expected.size();
+    all += group->held.size();
   }
   return all;
 }
@@ -127,7 +138,7 @@ std::size_t PrefixMap::size() const {
 std::size_t PrefixMap::bytes() const {
   std::size_t all = 0;
   for (const auto& group : groups_) {
-    all += group->held.bytes() + group->expected.bytes();
+    all += group->held.bytes();
   }
   return all;
 }

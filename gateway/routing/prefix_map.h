@@ -1,5 +1,5 @@
 // Which node holds which block of which prompt: one map from a block's hash (common/types/
-// prefix_hash.h) to the set of nodes that have announced it, or are expected to have it soon.
+// prefix_hash.h) to the set of nodes that have announced it.
 //
 // A node has a slot, its dense number here. Slots stand in groups of 64, a group's set is one word;
 // a prompt's chain is walked once a group, until no node has the next block. A slot that is given
@@ -33,26 +33,27 @@ class PrefixMap {
   void retire(Slot slot);
   void store(Slot slot, std::span<const std::uint64_t> hashes);
   void remove(Slot slot, std::span<const std::uint64_t> hashes);
-  // The node is on its way to hold it; or is no longer expected to.
-  void expect(Slot slot, std::uint64_t hash, bool expected);
 
-  // For each slot, how many leading blocks of the chain it holds. `matched` is sized by the call;
-  // slots that are not in use have 0.
-  void match(std::span<const std::uint64_t> chain, std::vector<std::uint32_t>& matched) const;
+  // For each slot, how many leading blocks of the chain it holds, those counted in that it is
+  // expected to hold soon: the first `expected[slot]`, none behind the end of `expected`. `matched`
+  // is sized by the call; slots that are not in use have 0.
+  void match(std::span<const std::uint64_t> chain,
+             std::span<const std::uint32_t> expected,
+             std::vector<std::uint32_t>& matched) const;
 
   // One piece of clearing; true while there is more.
   bool sweep();
 
   std::uint32_t announced(Slot slot) const;  // blocks
-  std::size_t size() const;                  // different blocks, announced or expected
+  std::size_t slots() const { return groups_.size() * kGroup; }
+  std::size_t size() const;  // different blocks
   std::size_t bytes() const;
 
  private:
   static constexpr std::uint32_t kGroup = 64;
   struct Group {
-    explicit Group(std::uint64_t mixer) : held(mixer), expected(mixer) {}
+    explicit Group(std::uint64_t mixer) : held(mixer) {}
     BlockTable held;
-    BlockTable expected;
     std::uint64_t used = 0;      // slots in use
     std::uint64_t retired = 0;   // given up; their bits are being cleared
     std::uint64_t clearing = 0;  // those of `retired` that this round of clearing covers

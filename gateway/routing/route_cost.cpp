@@ -7,9 +7,10 @@
 namespace baton::gateway {
 namespace {
 
-constexpr double kUnmeasuredRate = 1000;  // tokens a second
-constexpr double kUnmeasuredStep = 0.02;  // seconds
-constexpr double kPullRoundTrip = 2e-3;   // seconds
+constexpr double kUnmeasuredRate = 1000;        // tokens a second
+constexpr double kUnmeasuredStep = 0.02;        // seconds
+constexpr double kGuessedFullBatch = 1.0 / 16;  // of a step, that a full batch takes longer
+constexpr double kPullRoundTrip = 2e-3;         // seconds
 // Of those that wait behind work, not all would have had to be served there.
 constexpr double kHeldUp = 0.7;
 // Transfers hide behind computing for the most part, but take bandwidth from others.
@@ -97,9 +98,10 @@ double RouteCost::effect(const NodeView& decode) const {
   double base = step_base(decode);
   double each = decode.step_s_per_sequence;
   if (each <= 0) {
-    // Nobody saw it with batches of several sizes. A guess: a full batch takes twice the time.
+    // Nobody saw it with batches of several sizes. A small guess: it spreads requests over nodes
+    // that are equal otherwise, and sends none away from the blocks that it needs.
     base = base > 0 ? base : usual_step_;
-    each = base / batch;
+    each = base * kGuessedFullBatch / batch;
   }
   const double running = decode.running + decode.open_reserves;
   const double own = base + each * (running + 1);

@@ -1,11 +1,12 @@
 #include "gateway/routing/routing.h"
 
 #include <algorithm>
+#include <memory>
 
 namespace baton::gateway {
 
 Routing::Routing(RoutingOptions options)
-    : options_(options), map_(options.mixer), sent_(map_, options.mixer, options.linger) {}
+    : options_(options), map_(options.mixer), sent_(options.mixer, options.linger) {}
 
 Routing::Known& Routing::known(NodeHandle node) {
   const auto [at, is_new] = nodes_.try_emplace(node);
@@ -15,14 +16,20 @@ Routing::Known& Routing::known(NodeHandle node) {
   return at->second;
 }
 
+void Routing::retire(PrefixMap::Slot slot) {
+  map_.retire(slot);
+  sent_.retire(slot);
+}
+
 void Routing::on_events(NodeHandle node, const BlockEvents& events) {
   map_.sweep();
   Known& state = known(node);
   if (events.reset || events.sequence != state.sequence + 1) {
-    map_.retire(state.slot);
+    retire(state.slot);
     state.slot = map_.add();
   }
   state.sequence = events.sequence;
+  sent_.announced(state.slot);
   map_.store(state.slot, events.stored);
   map_.remove(state.slot, events.removed);
 }
@@ -47,7 +54,7 @@ void Routing::on_prefill(NodeHandle node,
 
 void Routing::on_node_down(NodeHandle node) {
   if (const auto found = nodes_.find(node); found != nodes_.end()) {
-    map_.retire(found->second.slot);
+    retire(found->second.slot);
     nodes_.erase(found);
   }
   links_.forget(node);
@@ -85,7 +92,9 @@ std::span<const std::uint32_t> Routing::held_tokens(std::span<const NodeView> no
     }
     const std::uint32_t size = nodes[i].block_tokens;
     if (looked_up != size) {
-      map_.match(chain_of(chains, prompt, size).hashes, matched_);
+      const PromptChain& chain = chain_of(chains, prompt, size);
+      sent_.match(chain.hashes, map_.slots(), expected_);
+      map_.match(chain.hashes, expected_, matched_);
       looked_up = size;
     }
     held_[i] = matched_[found->second.slot] * size;
@@ -99,11 +108,17 @@ SentBlocks::Ticket Routing::sent(const Route& route,
                                  PromptChains& chains) {
   std::vector<SentBlocks::Part> computed;
   std::vector<SentBlocks::Part> moved;
+  SentBlocks::Chain hashes;  // of blocks of `size` tokens
+  std::uint32_t size = 0;
   for (const NodeView& node : nodes) {
     if (node.handle == route.decode || node.handle == route.prefill) {
+      if (size != node.block_tokens) {
+        size = node.block_tokens;
+        hashes = std::make_shared<const std::vector<std::uint64_t>>(
+            chain_of(chains, prompt, size).hashes);
+      }
       const bool computes = node.handle == route.prefill || route.is_local();
-      (computes ? computed : moved)
-          .push_back({known(node.handle).slot, chain_of(chains, prompt, node.block_tokens).hashes});
+      (computes ? computed : moved).push_back({known(node.handle).slot, hashes});
     }
   }
   return sent_.sent(std::move(computed), std::move(moved));

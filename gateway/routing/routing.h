@@ -87,14 +87,17 @@ class Routing {
     std::uint64_t steps = 0;
   };
   Known& known(NodeHandle node);
+  void retire(PrefixMap::Slot slot);
 
   const RoutingOptions options_;
   PrefixMap map_;
   SentBlocks sent_;
   LinkSpeeds links_;
   std::unordered_map<NodeHandle, Known> nodes_;
-  std::vector<std::uint32_t> matched_;  // by slot; kept for its memory
-  std::vector<std::uint32_t> held_;     // by view
+  // Kept for their memory.
+  std::vector<std::uint32_t> expected_;  // by slot
+  std::vector<std::uint32_t> matched_;   // by slot
+  std::vector<std::uint32_t> held_;      // by view
 };
 
 }  // namespace baton::gateway

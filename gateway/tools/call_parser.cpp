@@ -36,17 +36,17 @@ void CallParser::push(std::string_view text, AnswerParts& out) {
   if (is_finished()) {
     return;
   }
-  text_ += text;
+  buffer_ += text;
   run(out, false);
 }
 
 void CallParser::flush(AnswerParts& out) {
   run(out, true);
-  while (!text_.empty()) {
+  while (!text().empty()) {
     if (state_ == State::Content || state_ == State::Done) {
-      take(text_.size(), out);
+      take(text().size(), out);
     } else if (call_open_) {
-      text_.clear();  // cut off inside of its arguments, which went out as far as they got
+      drop(text().size());  // cut off inside of its arguments, which went out as far as they got
     } else {
       no_call(out);
       run(out, true);
@@ -85,21 +85,40 @@ void CallParser::run(AnswerParts& out, bool at_end) {
 }
 
 void CallParser::take(std::size_t count, AnswerParts& out) {
-  add_part(out, Kind::Content, 0, std::string_view(text_).substr(0, count));
-  text_.erase(0, count);
+  add_part(out, Kind::Content, 0, text().substr(0, count));
+  drop(count);
+}
+
+void CallParser::drop(std::size_t count) {
+  dropped_ += count;
+  if (dropped_ > buffer_.size() / 2) {
+    buffer_.erase(0, std::exchange(dropped_, 0));
+  }
+}
+
+// Where the first opener stands, and how long it is. One pass: what comes after it is not read.
+std::pair<std::size_t, std::size_t> CallParser::first_opener(std::string_view text) const {
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    for (const std::string_view opener : syntax_.openers) {
+      if (text.substr(at).starts_with(opener)) {
+        return {at, opener.size()};
+      }
+    }
+  }
+  return {std::string::npos, 0};
 }
 
 // Gives text up to where a call may begin.
 bool CallParser::content(AnswerParts& out, bool at_end) {
   if (after_call_) {
-    text_.erase(0, leading_space(text_));
-    after_call_ = text_.empty();
+    drop(leading_space(text()));
+    after_call_ = text().empty();
   }
-  const std::size_t first = leading_space(text_);
-  if (first == text_.size()) {
+  const std::size_t first = leading_space(text());
+  if (first == text().size()) {
     return false;
   }
-  const char c = text_[first];
+  const char c = text()[first];
   if (is_start_ && (syntax_.bare || options_.bare) && (c == '{' || (c == '[' && syntax_.list))) {
     is_start_ = false;
     at_ = first;
@@ -107,25 +126,19 @@ bool CallParser::content(AnswerParts& out, bool at_end) {
     state_ = State::Opened;
     return true;
   }
-  std::size_t where = std::string::npos;
-  std::size_t length = 0;
+  const auto [where, length] = first_opener(text());
   std::size_t held = 0;  // may yet become an opener
   for (const std::string_view opener : syntax_.openers) {
-    const std::size_t found = text_.find(opener);
-    if (found < where) {
-      where = found;
-      length = opener.size();
-    }
-    held = std::max(held, partial_tail(text_, opener));
+    held = std::max(held, partial_tail(text(), opener));
   }
   const std::string_view before =
-      std::string_view(text_).substr(0, where == std::string::npos ? text_.size() - held : where);
+      text().substr(0, where == std::string::npos ? text().size() - held : where);
   const std::size_t end = before.size() - trailing_space(before);
   is_start_ = is_start_ && end == 0;
   take(end, out);
   if (where == std::string::npos) {
     if (at_end) {
-      take(text_.size(), out);
+      take(text().size(), out);
     }
     return false;
   }
@@ -137,10 +150,10 @@ bool CallParser::content(AnswerParts& out, bool at_end) {
 
 CallParser::Step CallParser::opened() {
   at_ += leading_space(rest());
-  if (at_ == text_.size()) {
+  if (at_ == text().size()) {
     return Step::Wait;
   }
-  const char c = text_[at_];
+  const char c = text()[at_];
   if (c == '{') {
     return begin_object();
   }
@@ -181,8 +194,9 @@ CallParser::Step CallParser::named() {
 }
 
 CallParser::Step CallParser::object(AnswerParts& out) {
-  for (; at_ < text_.size(); ++at_) {
-    const auto progress = call_.push(text_[at_], at_, options_.names);
+  const std::string_view text = this->text();
+  for (; at_ < text.size(); ++at_) {
+    const auto progress = call_.push(text[at_], at_, options_.names);
     if (progress == CallObject::Progress::More) {
       continue;
     }
@@ -194,13 +208,13 @@ CallParser::Step CallParser::object(AnswerParts& out) {
     }
     ++at_;
     give_call(out, true);
-    text_.erase(0, at_);
+    drop(at_);
     at_ = given_ = 0;
     call_open_ = false;
     ++complete_;
     state_ = State::Done;
     if (is_finished()) {
-      text_.clear();
+      drop(this->text().size());
     }
     return Step::Again;
   }
@@ -221,18 +235,17 @@ void CallParser::give_call(AnswerParts& out, bool whole) {
     add_part(out, Kind::CallBegin, begun_++, call_.name());
     given_ = begin;
   }
-  add_part(
-      out, Kind::CallArguments, begun_ - 1, std::string_view(text_).substr(given_, end - given_));
+  add_part(out, Kind::CallArguments, begun_ - 1, text().substr(given_, end - given_));
   given_ = end;
 }
 
 // After a call: its closer, or another call that shares the opener.
 CallParser::Step CallParser::done(AnswerParts& out) {
-  text_.erase(0, leading_space(text_));
-  if (text_.empty()) {
+  drop(leading_space(text()));
+  if (text().empty()) {
     return Step::Wait;
   }
-  const char c = text_[0];
+  const char c = text()[0];
   at_ = retry_ = 1;
   if (in_list_) {
     if (c == ',') {
@@ -241,7 +254,7 @@ CallParser::Step CallParser::done(AnswerParts& out) {
     }
     in_list_ = false;
     if (c == ']') {
-      text_.erase(0, 1);
+      drop(1);
       return Step::Again;
     }
   } else if (syntax_.separator != 0 && c == syntax_.separator) {
@@ -252,11 +265,11 @@ CallParser::Step CallParser::done(AnswerParts& out) {
     return begin_object();
   }
   if (!syntax_.closer.empty()) {
-    if (text_.size() < syntax_.closer.size() && syntax_.closer.starts_with(text_)) {
+    if (text().size() < syntax_.closer.size() && syntax_.closer.starts_with(text())) {
       return Step::Wait;
     }
-    if (text_.starts_with(syntax_.closer)) {
-      text_.erase(0, syntax_.closer.size());
+    if (text().starts_with(syntax_.closer)) {
+      drop(syntax_.closer.size());
     }
   }
   after_call_ = true;
@@ -266,7 +279,7 @@ CallParser::Step CallParser::done(AnswerParts& out) {
 
 void CallParser::no_call(AnswerParts& out) {
   if (call_open_) {
-    text_.erase(0, given_);  // the rest of a call that broke is content
+    drop(given_);  // the rest of a call that broke is content
   } else {
     take(retry_, out);
   }

@@ -6,6 +6,10 @@
 // also what only began like a call. White space next to a call belongs to the format and is
 // dropped.
 //
+// What turns out to be no call is looked at again behind its opener. That is linear: an opener has
+// letters, so that only an object with a string open there lives on, and the object behind it has
+// the other parity of quotes; at the next opener one of the two is broken.
+//
 // Streamed arguments go out as the model writes them. When they then turn out to be no JSON, they
 // stay as they are and the rest is content; with CallOptions::hold a call is given whole or not at
 // all.
@@ -17,6 +21,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "gateway/tools/answer_part.h"
@@ -56,6 +61,7 @@ class CallParser {
 
   void run(AnswerParts& out, bool at_end);
   bool content(AnswerParts& out, bool at_end);  // true: something may follow at once
+  std::pair<std::size_t, std::size_t> first_opener(std::string_view text) const;
   Step opened();
   Step named();
   Step object(AnswerParts& out);
@@ -64,17 +70,21 @@ class CallParser {
   void give_call(AnswerParts& out, bool whole);
   void no_call(AnswerParts& out);
   void take(std::size_t count, AnswerParts& out);  // as content
-  std::string_view rest() const { return std::string_view(text_).substr(at_); }
+  void drop(std::size_t count);                    // has been dealt with
+  // Not given yet, or part of the call that is being read.
+  std::string_view text() const { return std::string_view(buffer_).substr(dropped_); }
+  std::string_view rest() const { return text().substr(at_); }
 
   const CallSyntax& syntax_;
   const CallOptions options_;
 
   State state_ = State::Content;
-  std::string text_;       // not given yet, or part of the call that is being read
-  std::size_t at_ = 0;     // next byte of it to look at
-  std::size_t retry_ = 0;  // bytes that are content if this is no call
-  std::size_t given_ = 0;  // bytes of the arguments' text that went out already, as an end in text_
-  bool is_start_ = true;   // nothing but white space so far
+  std::string buffer_;
+  std::size_t dropped_ = 0;  // of its bytes
+  std::size_t at_ = 0;       // next byte of text() to look at
+  std::size_t retry_ = 0;    // bytes that are content if this is no call
+  std::size_t given_ = 0;    // of the arguments' text, what went out already, as an end in text()
+  bool is_start_ = true;     // nothing but white space so far
   bool in_list_ = false;
   bool call_open_ = false;   // its begin went out
   bool after_call_ = false;  // white space belongs to the call before it

@@ -33,10 +33,10 @@ ApiResult<ToolRequest> held_tools(ToolRequest tools, GrammarChecker& grammars) {
 
 }  // namespace
 
-ApiResult<void> write_messages(const ApiRequest& api,
+ApiResult<void> write_messages(ApiRequest& api,
                                const ServedModel& model,
                                engine::ChatTemplateInput& input) {
-  input.messages = api.messages;
+  input.messages = std::move(api.messages);
   const ToolFormat format = model.tool_format;
   if (format == ToolFormat::Off || format == ToolFormat::Unknown) {
     if (api.tools.is_used()) {
@@ -97,7 +97,7 @@ AnswerTextOptions answer_options(const ApiRequest& api,
                                  const ServedModel& model,
                                  std::span<const TokenId> prompt) {
   AnswerTextOptions options;
-  if (api.endpoint != Endpoint::Chat) {
+  if (!api.is_chat()) {
     return options;
   }
   const ModelFormat& format = model.artifacts->format;

@@ -14,8 +14,8 @@
 
 namespace baton::gateway {
 
-// Fills in tools and messages.
-ApiResult<void> write_messages(const ApiRequest& api,
+// Fills in tools and messages; takes those of `api`.
+ApiResult<void> write_messages(ApiRequest& api,
                                const ServedModel& model,
                                engine::ChatTemplateInput& input);
 

@@ -67,9 +67,18 @@ ApiResult<std::string> read_call(const JsonElement& value, const std::string& pa
   if (callee.error()) {
     return std::unexpected(*callee.error());
   }
-  auto parsed = arguments_object(arguments, at + ".arguments");
+  return tool_call_json(id, name, arguments, at + ".arguments");
+}
+
+}  // namespace
+
+ApiResult<std::string> tool_call_json(std::string_view id,
+                                      std::string_view name,
+                                      const std::string& arguments,
+                                      const std::string& path) {
+  auto parsed = arguments_object(arguments, path);
   if (!parsed) {
-    return std::unexpected(std::move(parsed).error());
+    return parsed;
   }
   std::string out = "{\"id\":";
   append_json_string(out, id);
@@ -79,7 +88,9 @@ ApiResult<std::string> read_call(const JsonElement& value, const std::string& pa
   return out;
 }
 
-}  // namespace
+std::string tool_calls_json(std::string_view calls) {
+  return fmt::format("{{\"tool_calls\":[{}]}}", calls);
+}
 
 ApiResult<void> read_tool_fields(const JsonFields& message,
                                  const std::string& path,

@@ -19,6 +19,15 @@ ApiResult<void> read_tool_fields(const JsonFields& message,
                                  std::string_view role,
                                  std::string& extra_json);
 
+// A call as it stands in `tool_calls`: with its arguments, a JSON object as text at `path`, as an
+// object.
+ApiResult<std::string> tool_call_json(std::string_view id,
+                                      std::string_view name,
+                                      const std::string& arguments,
+                                      const std::string& path);
+// ChatMessage::extra_json of a message with these calls, commas between.
+std::string tool_calls_json(std::string_view calls);
+
 // Some templates want the function's name with its result: taken from the call of the same id.
 void name_tool_results(std::vector<engine::ChatMessage>& messages);
 

@@ -15,12 +15,10 @@ constexpr std::size_t kMaxNameBytes = 64;
 constexpr std::string_view kNoParameters = R"({"type":"object","properties":{}})";
 
 constexpr auto kToolFields = std::to_array<std::string_view>({"function", "type"});
-constexpr auto kFunctionFields =
-    std::to_array<std::string_view>({"description", "name", "parameters", "strict"});
+constexpr auto kFlatFields =
+    std::to_array<std::string_view>({"description", "name", "parameters", "strict", "type"});
 constexpr auto kChoiceFields =
-    std::to_array<std::string_view>({"allowed_tools", "function", "type"});
-constexpr auto kAllowedFields = std::to_array<std::string_view>({"mode", "tools"});
-constexpr auto kNamedFields = std::to_array<std::string_view>({"name"});
+    std::to_array<std::string_view>({"allowed_tools", "function", "mode", "name", "tools", "type"});
 
 bool is_name(std::string_view name) {
   return !name.empty() && name.size() <= kMaxNameBytes && std::ranges::all_of(name, [](char c) {
@@ -29,8 +27,16 @@ bool is_name(std::string_view name) {
   });
 }
 
-// The name in {"type": "function", "function": {"name": …}}.
-ApiResult<std::string> name_in(const std::optional<JsonElement>& value, const std::string& path) {
+// The part of a tool that says which function it is, and where it stands.
+struct FunctionPart {
+  simdjson::dom::object object;
+  std::string path;
+};
+
+// REQUIRES: `value` at `path` is a tool of this shape, with whatever fields.
+ApiResult<FunctionPart> function_part(const std::optional<JsonElement>& value,
+                                      const std::string& path,
+                                      ToolShape shape) {
   const auto object = object_at(value, path);
   if (!object) {
     return std::unexpected(object.error());
@@ -39,20 +45,39 @@ ApiResult<std::string> name_in(const std::optional<JsonElement>& value, const st
   if (auto checked = check_function_type(fields, path); !checked) {
     return std::unexpected(std::move(checked).error());
   }
-  const auto function = object_at(fields.get("function"), path + ".function");
+  if (shape == ToolShape::Flat) {
+    return FunctionPart{*object, path};
+  }
+  const std::string at = path + ".function";
+  const auto function = object_at(fields.get("function"), at);
   if (!function) {
     return std::unexpected(function.error());
   }
-  JsonFields inner(*function, kNamedFields, path + ".function.");
-  if (!inner.has("name")) {
-    return std::unexpected(missing_field(path + ".function.name"));
+  return FunctionPart{*function, at};
+}
+
+ApiResult<std::string> read_name(JsonFields& function, const std::string& path) {
+  if (!function.has("name")) {
+    return std::unexpected(missing_field(path + ".name"));
   }
   std::string name;
-  inner.read("name", name);
-  if (inner.error()) {
-    return std::unexpected(*inner.error());
+  function.read("name", name);
+  if (function.error()) {
+    return std::unexpected(*function.error());
   }
   return name;
+}
+
+// The name in a tool of which nothing else counts.
+ApiResult<std::string> name_in(const std::optional<JsonElement>& value,
+                               const std::string& path,
+                               ToolShape shape) {
+  const auto part = function_part(value, path, shape);
+  if (!part) {
+    return std::unexpected(part.error());
+  }
+  JsonFields function(part->object, kFlatFields, part->path + ".");
+  return read_name(function, part->path);
 }
 
 ApiResult<std::string> parameters_of(const JsonFields& fields, const std::string& path) {
@@ -74,27 +99,22 @@ ApiResult<std::string> parameters_of(const JsonFields& fields, const std::string
   return object->size() == 0 ? std::string(kNoParameters) : simdjson::minify(*parameters);
 }
 
-ApiResult<FunctionTool> read_tool(const JsonElement& value, const std::string& path) {
-  const auto object = object_at(value, path);
-  if (!object) {
-    return std::unexpected(object.error());
+ApiResult<FunctionTool> read_tool(const JsonElement& value,
+                                  const std::string& path,
+                                  ToolShape shape) {
+  const auto part = function_part(value, path, shape);
+  if (!part) {
+    return std::unexpected(part.error());
   }
-  JsonFields fields(*object, kToolFields, path + ".");
-  if (auto checked = check_function_type(fields, path); !checked) {
-    return std::unexpected(std::move(checked).error());
-  }
-  const std::string at = path + ".function";
-  const auto function = object_at(fields.get("function"), at);
-  if (!function) {
-    return std::unexpected(function.error());
-  }
-  JsonFields inner(*function, kFunctionFields, at + ".");
+  const std::string& at = part->path;
+  JsonFields inner(part->object, kFlatFields, at + ".");
   FunctionTool tool;
-  std::string description;
-  if (!inner.has("name")) {
-    return std::unexpected(missing_field(at + ".name"));
+  auto name = read_name(inner, at);
+  if (!name) {
+    return std::unexpected(std::move(name).error());
   }
-  inner.read("name", tool.name);
+  tool.name = std::move(*name);
+  std::string description;
   inner.read("description", description);
   inner.read("strict", tool.strict);
   if (inner.error()) {
@@ -135,7 +155,7 @@ ApiError not_offered(const std::string& path, std::string_view name) {
                      fmt::format("Tool choice '{}' is not among the functions in 'tools'.", name));
 }
 
-void read_list(JsonFields& fields, ToolRequest& request) {
+void read_list(JsonFields& fields, ToolShape shape, ToolRequest& request) {
   const auto tools = fields.get("tools");
   if (!tools) {
     return;
@@ -149,25 +169,36 @@ void read_list(JsonFields& fields, ToolRequest& request) {
     if (request.tools.size() == kMaxTools) {
       return fields.fail(out_of_range("tools", fmt::format("at most {} are allowed", kMaxTools)));
     }
-    auto tool = read_tool(item, path);
+    auto tool = read_tool(item, path, shape);
     if (!tool) {
       return fields.fail(std::move(tool).error());
     }
     if (has_tool(request, tool->name)) {
       return fields.fail(
-          out_of_range(path + ".function.name", fmt::format("'{}' is there already", tool->name)));
+          out_of_range(path + (shape == ToolShape::Flat ? ".name" : ".function.name"),
+                       fmt::format("'{}' is there already", tool->name)));
     }
     request.tools.push_back(std::move(*tool));
   }
 }
 
-void read_allowed(JsonFields& fields, JsonFields& choice, ToolRequest& request) {
-  const std::string path = "tool_choice.allowed_tools";
-  const auto object = object_at(choice.get("allowed_tools"), path);
+void read_allowed(JsonFields& fields,
+                  const JsonElement& choice,
+                  ToolShape shape,
+                  ToolRequest& request) {
+  const bool flat = shape == ToolShape::Flat;
+  const std::string path = flat ? "tool_choice" : "tool_choice.allowed_tools";
+  std::optional<JsonElement> list = choice;
+  if (!flat) {
+    JsonElement nested;
+    list = choice["allowed_tools"].get(nested) == simdjson::SUCCESS ? std::optional(nested)
+                                                                    : std::nullopt;
+  }
+  const auto object = object_at(list, path);
   if (!object) {
     return fields.fail(object.error());
   }
-  JsonFields inner(*object, kAllowedFields, path + ".");
+  JsonFields inner(*object, kChoiceFields, path + ".");
   std::string mode = "auto";
   inner.read("mode", mode);
   if (inner.error()) {
@@ -187,7 +218,7 @@ void read_allowed(JsonFields& fields, JsonFields& choice, ToolRequest& request) 
   std::vector<std::string> names;
   for (const JsonElement item : array) {
     const std::string at = fmt::format("{}.tools[{}]", path, names.size());
-    auto name = name_in(item, at);
+    auto name = name_in(item, at, shape);
     if (!name) {
       return fields.fail(std::move(name).error());
     }
@@ -200,7 +231,10 @@ void read_allowed(JsonFields& fields, JsonFields& choice, ToolRequest& request) 
   request.choice = mode == "auto" ? ToolChoice::Auto : ToolChoice::Required;
 }
 
-void read_choice_object(JsonFields& fields, const JsonElement& value, ToolRequest& request) {
+void read_choice_object(JsonFields& fields,
+                        const JsonElement& value,
+                        ToolShape shape,
+                        ToolRequest& request) {
   const auto object = object_at(value, "tool_choice");
   if (!object) {
     return fields.fail(wrong_type("tool_choice", "a string or an object", value));
@@ -212,9 +246,9 @@ void read_choice_object(JsonFields& fields, const JsonElement& value, ToolReques
     return fields.fail(*choice.error());
   }
   if (type == "allowed_tools") {
-    return read_allowed(fields, choice, request);
+    return read_allowed(fields, value, shape, request);
   }
-  auto name = name_in(value, "tool_choice");
+  auto name = name_in(value, "tool_choice", shape);
   if (!name) {
     return fields.fail(std::move(name).error());
   }
@@ -225,7 +259,7 @@ void read_choice_object(JsonFields& fields, const JsonElement& value, ToolReques
   request.choice = ToolChoice::Named;
 }
 
-void read_choice(JsonFields& fields, ToolRequest& request) {
+void read_choice(JsonFields& fields, ToolShape shape, ToolRequest& request) {
   request.choice = request.tools.empty() ? ToolChoice::None : ToolChoice::Auto;
   const auto value = fields.get("tool_choice");
   if (!value) {
@@ -233,7 +267,7 @@ void read_choice(JsonFields& fields, ToolRequest& request) {
   }
   std::string_view text;
   if (value->get(text) != simdjson::SUCCESS) {
-    return read_choice_object(fields, *value, request);
+    return read_choice_object(fields, *value, shape, request);
   }
   if (text == "none") {
     request.choice = ToolChoice::None;
@@ -274,7 +308,7 @@ void refuse_tools(JsonFields& fields) {
   }
 }
 
-void read_tools(JsonFields& fields, ToolRequest& request) {
+void read_tools(JsonFields& fields, ToolShape shape, ToolRequest& request) {
   for (const auto& [older, newer] :
        {std::pair("functions", "tools"), std::pair("function_call", "tool_choice")}) {
     if (fields.has(older)) {
@@ -284,12 +318,12 @@ void read_tools(JsonFields& fields, ToolRequest& request) {
                       fmt::format("Unsupported parameter: '{}'. Use '{}'.", older, newer)));
     }
   }
-  read_list(fields, request);
+  read_list(fields, shape, request);
   if (fields.error()) {
     return;
   }
   fields.read("parallel_tool_calls", request.parallel);
-  read_choice(fields, request);
+  read_choice(fields, shape, request);
 }
 
 }  // namespace baton::gateway

@@ -36,9 +36,13 @@ struct ToolRequest {
 
 inline constexpr std::size_t kMaxTools = 1024;
 
+// How a tool is written: {"type":"function","function":{"name":…}}, as in chats, or flat,
+// {"type":"function","name":…}, as in /v1/responses.
+enum class ToolShape : std::uint8_t { Nested, Flat };
+
 // Reads `tools`, `tool_choice` and `parallel_tool_calls`; refuses the older `functions` and
 // `function_call`.
-void read_tools(JsonFields& fields, ToolRequest& request);
+void read_tools(JsonFields& fields, ToolShape shape, ToolRequest& request);
 // For an endpoint without messages.
 void refuse_tools(JsonFields& fields);
 

@@ -12,6 +12,7 @@
 #pragma once
 
 #include "kernels/cpu/attention_dots.h"
+#include "kernels/cpu/attention_few.h"
 #include "kernels/cpu/attention_softmax.h"
 #include "kernels/cpu/kv_stage.h"
 
@@ -214,6 +215,33 @@ void chunk_in_strips(const AttentionJob& job,
   });
 }
 
+// The same where the instruction set multiplies keys and values as they come from the arena.
+template <class Isa>
+void chunk_in_registers(const AttentionJob& job,
+                        const AttentionScratch& scratch,
+                        std::size_t chunk,
+                        Span granules,
+                        float* partials) {
+  const std::size_t count = std::size_t{job.rows} * job.group;
+  const Staged& staged = scratch.staged;
+  float scales[Isa::kQueries] = {};
+  with_few<Isa>(job.code, count, [&](auto few) {
+    few_scores<Isa, few.kCode, few.kQueries>(job,
+                                             chunk,
+                                             granules,
+                                             scratch.queries,
+                                             scratch.query_scales,
+                                             staged.key_scales,
+                                             scratch.scores);
+  });
+  load_value_scales<Isa>(job, chunk, granules.low, granules.high, staged.value_scales);
+  soften<Isa>(job, scratch, chunk, granules, 0, count, partials, scales);
+  with_few<Isa>(job.code, count, [&](auto few) {
+    few_values<Isa, few.kCode, few.kQueries>(
+        job, chunk, granules, scratch.weights, scales, partials);
+  });
+}
+
 // Joins a chunk's partial to what came before. Both rescaled to the larger maximum.
 template <class Isa>
 void join(const AttentionJob& job, const float* partial, float* running) {
@@ -295,7 +323,16 @@ void over_chunk(const AttentionJob& job,
   }
   const std::size_t queries = std::size_t{job.rows} * job.group;
   if (has_scales(job.code) && queries <= Isa::kQueries) {
-    chunk_in_strips<Isa>(job, scratch, chunk, all, partials(0));
+    bool in_registers = false;
+    if constexpr (Isa::kAttendsInRegisters) {
+      in_registers = fits_registers(job);
+      if (in_registers) {
+        chunk_in_registers<Isa>(job, scratch, chunk, all, partials(0));
+      }
+    }
+    if (!in_registers) {
+      chunk_in_strips<Isa>(job, scratch, chunk, all, partials(0));
+    }
     done(0, queries);
     return;
   }

@@ -12,6 +12,8 @@ static_assert(sizeof(BlockId) == sizeof(std::uint32_t));
 
 // Few rows leave too few jobs for all threads: these go by chunks.
 constexpr std::size_t kFewRows = 8;
+// A job that is at most this part of a thread's share need not be cut: others fill the gap.
+constexpr std::size_t kJobsAThread = 4;
 constexpr std::size_t kNowhere = SIZE_MAX;  // a job without partials
 
 KvCode code_of(KvDType dtype) {
@@ -31,6 +33,20 @@ KvCode code_of(KvDType dtype) {
   return KvCode::F32;
 }
 
+// Chunks of positions that a slice sees.
+struct ChunkRange {
+  std::uint32_t first;
+  std::uint32_t last;
+  std::size_t count() const { return std::size_t{last} - first + 1; }
+};
+ChunkRange seen_chunks(const AttentionSlice& slice, std::uint32_t window) {
+  const std::uint32_t end = slice.first_position + static_cast<std::uint32_t>(slice.num_rows);
+  const std::uint32_t first =
+      window != 0 && slice.first_position + 1 > window ? slice.first_position + 1 - window : 0;
+  return {static_cast<std::uint32_t>(first / kAttentionChunk),
+          static_cast<std::uint32_t>((end - 1) / kAttentionChunk)};
+}
+
 }  // namespace
 
 void AttentionPlan::make(const KvArenaView& arena,
@@ -45,6 +61,12 @@ void AttentionPlan::make(const KvArenaView& arena,
   attend_places_.clear();
   merge_places_.clear();
   partial_floats_ = 0;
+  std::size_t all_chunks = 0;
+  for (const AttentionSlice& slice : slices) {
+    if (slice.num_rows != 0) {
+      all_chunks += params.kv_heads * seen_chunks(slice, params.window).count();
+    }
+  }
   AttentionJob job{};
   job.layer = arena.base + params.layer * arena.layer_stride();
   job.block_bytes = arena.layout.block_bytes();
@@ -68,7 +90,7 @@ void AttentionPlan::make(const KvArenaView& arena,
       job.kv_head = params.first_kv_head + head;
       job.q = q + slice.first_row * q_stride + at;
       job.out = out + slice.first_row * job.out_stride + at;
-      add_slice(job, slice, threads);
+      add_slice(job, slice, threads, all_chunks / (kJobsAThread * threads));
     }
   }
   // Partials are placed last, when their buffer no longer moves.
@@ -81,27 +103,27 @@ void AttentionPlan::make(const KvArenaView& arena,
   }
 }
 
-void AttentionPlan::add_slice(AttentionJob job, const AttentionSlice& slice, unsigned threads) {
-  const std::uint32_t end = slice.first_position + static_cast<std::uint32_t>(slice.num_rows);
-  const std::uint32_t seen_first = job.window != 0 && slice.first_position + 1 > job.window
-                                       ? slice.first_position + 1 - job.window
-                                       : 0;
-  const auto first_chunk = static_cast<std::uint32_t>(seen_first / kAttentionChunk);
-  const auto last_chunk = static_cast<std::uint32_t>((end - 1) / kAttentionChunk);
+void AttentionPlan::add_slice(AttentionJob job,
+                              const AttentionSlice& slice,
+                              unsigned threads,
+                              std::size_t most_chunks) {
+  const ChunkRange range = seen_chunks(slice, job.window);
+  const std::size_t chunks = range.count();
   const std::size_t most_rows = attention_rows(job.group);
-  job.end_position = end;
-  if (threads > 1 && slice.num_rows <= std::min(kFewRows, most_rows) && last_chunk > first_chunk) {
+  job.end_position = slice.first_position + slice.num_rows;
+  if (threads > 1 && slice.num_rows <= std::min(kFewRows, most_rows) && chunks > 1 &&
+      chunks > most_chunks) {
     job.first_position = slice.first_position;
     job.rows = static_cast<std::uint32_t>(slice.num_rows);
     const std::size_t chunk_floats =
         std::size_t{job.rows} * job.group * partial_floats(job.head_dim);
     AttentionJob merged = job;
-    merged.first_chunk = first_chunk;
-    merged.chunks = last_chunk - first_chunk + 1;
+    merged.first_chunk = range.first;
+    merged.chunks = static_cast<std::uint32_t>(chunks);
     merged.partial_stride = chunk_floats;
     merge_.push_back(merged);
     merge_places_.push_back(partial_floats_);
-    for (std::uint32_t chunk = first_chunk; chunk <= last_chunk; ++chunk) {
+    for (std::uint32_t chunk = range.first; chunk <= range.last; ++chunk) {
       AttentionJob part = job;
       part.first_chunk = chunk;
       attend_.push_back(part);

@@ -1,6 +1,6 @@
 // Cuts one attention call into jobs that threads take one by one. Slices of many rows go by tiles
-// of rows; slices of few rows over a long past go by chunks of positions, whose partial results a
-// second round of jobs merges. Both give the same bits.
+// of rows; a slice of few rows whose past is a large part of all work goes by chunks of positions,
+// whose partial results a second round of jobs merges. Both give the same bits.
 //
 // Thread: the caller's. Failure: none.
 #pragma once
@@ -31,7 +31,11 @@ class AttentionPlan {
   std::size_t merge_floats() const { return partial_floats_; }  // what the merge jobs read
 
  private:
-  void add_slice(AttentionJob job, const AttentionSlice& slice, unsigned threads);
+  // A slice of few rows that sees more than `most_chunks` is cut into those.
+  void add_slice(AttentionJob job,
+                 const AttentionSlice& slice,
+                 unsigned threads,
+                 std::size_t most_chunks);
 
   std::vector<AttentionJob> attend_;
   std::vector<AttentionJob> merge_;

@@ -33,6 +33,7 @@ struct Avx2 {
   // Codes of up to six bits: products of several steps are summed in 16 bits before they are
   // widened.
   static constexpr bool kNarrowSums = true;
+  static constexpr bool kAttendsInRegisters = true;  // a few queries over stored codes
 
   BATON_OP F zero() { return {_mm256_setzero_ps(), _mm256_setzero_ps()}; }
   BATON_OP F set1(float x) { return {_mm256_set1_ps(x), _mm256_set1_ps(x)}; }
@@ -324,12 +325,17 @@ struct Avx2 {
     return {_mm256_cvtepi8_epi16(_mm_unpacklo_epi8(even, odd)),
             _mm256_cvtepi8_epi16(_mm_unpackhi_epi8(even, odd))};
   }
-  BATON_OP I short_pairs(const std::int16_t* low, const std::int16_t* high) {
+  // Lanes 0-3, 8-11, then 4-7, 12-15.
+  BATON_OP I loose_short_pairs(const std::int16_t* low, const std::int16_t* high) {
     const __m256i even = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(low));
     const __m256i odd = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(high));
-    const __m256i a = _mm256_unpacklo_epi16(even, odd);
-    const __m256i b = _mm256_unpackhi_epi16(even, odd);
-    return {_mm256_permute2x128_si256(a, b, 0x20), _mm256_permute2x128_si256(a, b, 0x31)};
+    return {_mm256_unpacklo_epi16(even, odd), _mm256_unpackhi_epi16(even, odd)};
+  }
+  BATON_OP I tidy_short_pairs(I x) {
+    return {_mm256_permute2x128_si256(x.a, x.b, 0x20), _mm256_permute2x128_si256(x.a, x.b, 0x31)};
+  }
+  BATON_OP I short_pairs(const std::int16_t* low, const std::int16_t* high) {
+    return tidy_short_pairs(loose_short_pairs(low, high));
   }
   BATON_OP void store_short(std::int16_t* p, F x) {
     const __m256i mixed = _mm256_packs_epi32(_mm256_cvtps_epi32(x.a), _mm256_cvtps_epi32(x.b));

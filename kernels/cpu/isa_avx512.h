@@ -28,6 +28,7 @@ struct Avx512 {
   static constexpr int kGranules = 2;  // vectors of positions or dimensions an attention tile holds
   static constexpr bool kSignedBytes = false;  // 8-bit codes are used unsigned
   static constexpr bool kNarrowSums = false;
+  static constexpr bool kAttendsInRegisters = false;
 
   BATON_OP F zero() { return _mm512_setzero_ps(); }
   BATON_OP F set1(float x) { return _mm512_set1_ps(x); }

@@ -36,6 +36,7 @@ struct Scalar {
   static constexpr int kGranules = 1;
   static constexpr bool kSignedBytes = false;
   static constexpr bool kNarrowSums = false;
+  static constexpr bool kAttendsInRegisters = false;
 
   template <class Op>
   BATON_OP F each(Op op) {

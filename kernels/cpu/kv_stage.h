@@ -96,6 +96,11 @@ struct KvElement<Isa, KvCode::I8> {
   [[gnu::always_inline]] static typename Isa::I pairs(const T* low, const T* high) {
     return Isa::byte_pairs(low, high);
   }
+  // Pairs in an order that is cheap to make, and sums of their products put in order.
+  [[gnu::always_inline]] static typename Isa::I loose_pairs(const T* low, const T* high) {
+    return Isa::byte_pairs(low, high);
+  }
+  [[gnu::always_inline]] static typename Isa::I tidy(typename Isa::I sums) { return sums; }
 };
 
 template <class Isa>
@@ -103,6 +108,12 @@ struct KvElement<Isa, KvCode::I16> {
   using T = std::int16_t;
   [[gnu::always_inline]] static typename Isa::I pairs(const T* low, const T* high) {
     return Isa::short_pairs(low, high);
+  }
+  [[gnu::always_inline]] static typename Isa::I loose_pairs(const T* low, const T* high) {
+    return Isa::loose_short_pairs(low, high);
+  }
+  [[gnu::always_inline]] static typename Isa::I tidy(typename Isa::I sums) {
+    return Isa::tidy_short_pairs(sums);
   }
 };
 

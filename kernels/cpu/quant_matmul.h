@@ -252,12 +252,20 @@ template <class Isa, class Codec, int kRows, bool kPrefetch>
   }
 }
 
+// The next panel's bytes, fetched while tiles of this one are multiplied: so many a block.
+struct FetchAhead {
+  const std::uint8_t* at;  // up to `end`
+  const std::uint8_t* end;
+  std::size_t a_block;  // bytes
+};
+
 // One tile: kRows activations times the groups of 16 output features that a record of this codec
-// holds, in turns that fit the registers.
+// holds, in turns that fit the registers. `kPrefetch`: the panel itself comes from memory.
 template <class Isa, class Codec, int kRows, bool kPrefetch>
 [[gnu::noinline]] void quant_tile(const std::uint8_t* panel,
                                   std::size_t blocks,
                                   const std::uint32_t* a,
+                                  FetchAhead ahead,
                                   float* y,
                                   std::size_t y_stride,
                                   std::size_t columns,
@@ -289,6 +297,12 @@ template <class Isa, class Codec, int kRows, bool kPrefetch>
       }
       --behind_header;
     }
+    if constexpr (!kPrefetch) {
+      for (std::size_t at = 0; at < ahead.a_block && ahead.at < ahead.end; at += 64) {
+        Isa::prefetch_far(ahead.at);
+        ahead.at += 64;
+      }
+    }
     join_record<Isa, Codec, kRows, kPrefetch>(header, record, a, 0, sums[0]);
     if constexpr (kTurns == 2) {
       join_record<Isa, Codec, kRows, false>(header, record, a, kAtOnce, sums[1]);
@@ -315,19 +329,23 @@ template <class Isa, class Codec, bool kPrefetch, int kRows = Isa::kQuantRows>
                                                        const std::uint8_t* panel,
                                                        std::size_t blocks,
                                                        const std::uint32_t* a,
+                                                       const FetchAhead& ahead,
                                                        float* y,
                                                        std::size_t y_stride,
                                                        std::size_t columns,
                                                        bool accumulate) {
   if (rows == kRows) {
-    quant_tile<Isa, Codec, kRows, kPrefetch>(panel, blocks, a, y, y_stride, columns, accumulate);
+    quant_tile<Isa, Codec, kRows, kPrefetch>(
+        panel, blocks, a, ahead, y, y_stride, columns, accumulate);
   } else if constexpr (kRows > 1) {
     dispatch_quant_tile<Isa, Codec, kPrefetch, kRows - 1>(
-        rows, panel, blocks, a, y, y_stride, columns, accumulate);
+        rows, panel, blocks, a, ahead, y, y_stride, columns, accumulate);
   }
 }
 
 // All tiles of [first_tile, end_tile) against one panel. activations: of the first of them.
+// prefetch: the first tile fetches the panel. ahead: what all tiles together fetch beside it, or
+// null.
 template <class Isa, class Codec>
 void quant_panel(const MatmulJob& job,
                  std::size_t panel,
@@ -335,11 +353,15 @@ void quant_panel(const MatmulJob& job,
                  const std::uint32_t* activations,
                  std::size_t first_tile,
                  std::size_t end_tile,
-                 bool prefetch) {
+                 bool prefetch,
+                 const std::uint8_t* ahead) {
   const std::size_t blocks = job.cols / kQuantBlock;
   const std::size_t first_row = tile_first(job.tiles, first_tile);
   constexpr std::size_t kWords = activation_words(Codec::kSteps);
   constexpr std::size_t kGroups = Codec::template tile_groups<Isa>();
+  const std::size_t steps = (end_tile - first_tile) * (2 / kGroups) * blocks;
+  const std::size_t a_block = (job.panel_bytes / steps + 63) / 64 * 64;
+  FetchAhead fetch{ahead, ahead == nullptr ? ahead : ahead + job.panel_bytes, a_block};
   for (std::size_t group = 0; group < 2; group += kGroups) {
     const std::size_t column = panel * kPanelRows + group * kLanes;
     if (column >= job.rows) {
@@ -352,11 +374,12 @@ void quant_panel(const MatmulJob& job,
       float* y = job.y + first * job.y_stride + column;
       if (prefetch && tile == first_tile) {
         dispatch_quant_tile<Isa, Codec, true>(
-            rows, bytes, blocks, a, y, job.y_stride, job.rows - column, job.accumulate);
+            rows, bytes, blocks, a, fetch, y, job.y_stride, job.rows - column, job.accumulate);
       } else {
         dispatch_quant_tile<Isa, Codec, false>(
-            rows, bytes, blocks, a, y, job.y_stride, job.rows - column, job.accumulate);
+            rows, bytes, blocks, a, fetch, y, job.y_stride, job.rows - column, job.accumulate);
       }
+      fetch.at = fetch.at < fetch.end ? fetch.at + a_block * blocks : fetch.end;
     }
     bytes += blocks * Codec::kLayout.record_bytes;  // expanded: where the other group begins
   }
@@ -457,8 +480,9 @@ constexpr std::size_t expand_from(DType type) {
       return 4;
     case DType::Q5_0:
     case DType::Q5_1:
-    case DType::Q4_K:
     case DType::Q5_K:
+      return Isa::kNarrowSums ? 2 : 10;
+    case DType::Q4_K:
       return Isa::kNarrowSums ? 4 : 10;
     case DType::Q4_0:
     case DType::Q4_1:
@@ -497,21 +521,27 @@ void quant_matmul(const MatmulJob& job) {
     }
     for (std::size_t panel = job.first_panel; panel < job.end_panel; ++panel) {
       const std::uint8_t* bytes = weight + panel * job.panel_bytes;
+      // One tile streams the weights; several are busy enough to have the next panel come
+      // meanwhile.
+      const bool several = end - tile > 1;
+      const std::uint8_t* next =
+          several && panel + 1 < job.end_panel ? bytes + job.panel_bytes : nullptr;
       if constexpr (kWiden) {
         if (expand) {
           widen_panel<Isa>(bytes, blocks, scratch);
-          quant_panel<Isa, WidenedCodec>(job, panel, scratch, widened, tile, end, false);
+          quant_panel<Isa, WidenedCodec>(job, panel, scratch, widened, tile, end, false, next);
           continue;
         }
       } else if constexpr (kExpandFrom != 0) {
         if (expand) {
           expand_panel<Isa, Codec>(bytes, blocks, scratch);
           quant_panel<Isa, ExpandedCodec<Isa, Codec>>(
-              job, panel, scratch, activations, tile, end, false);
+              job, panel, scratch, activations, tile, end, false, next);
           continue;
         }
       }
-      quant_panel<Isa, Codec>(job, panel, bytes, activations, tile, end, true);
+      quant_panel<Isa, Codec>(
+          job, panel, bytes, activations, tile, end, !several || panel == job.first_panel, next);
     }
   }
 }

@@ -3,19 +3,26 @@
 #include "node/host/host.h"
 
 #include <fmt/format.h>
+#include <linux/close_range.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <boost/asio/signal_set.hpp>
+#include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <exception>
+#include <filesystem>
 #include <future>
 #include <optional>
+#include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "common/base/cores.h"
-#include "common/base/host_port.h"
+#include "common/base/version.h"
+#include "common/config/hosts.h"
 #include "common/exec/asio_executor.h"
 #include "common/obs/admin_server.h"
 #include "common/rpc/tcp_network.h"
@@ -33,36 +40,50 @@ constexpr std::chrono::seconds kStrandLimit{2};  // an answer to the admin serve
 struct Arguments {
   std::string config = "cluster.yaml";
   std::string name;
+  std::string role;  // empty: that of the pool which names the node
   std::vector<std::string> overrides;
   bool announce = false;
 };
 
-int report(const RoleInfo& info, const Error& error) {
-  fmt::print(stderr, "{}: {}\n", info.program, error.message);
+int report(const NodeProgram& program, const Error& error) {
+  fmt::print(stderr, "{}: {}\n", program.name, error.message);
   return error.code == ErrorCode::InvalidConfig ? kUsage : kFailed;
 }
 
-Result<NodeEntry> find_entry(const std::vector<NodeEntry>& pool,
-                             const RoleInfo& info,
-                             const std::string& name) {
-  if (pool.empty()) {
-    return fail(ErrorCode::InvalidConfig, info.role + ".pool names no node");
-  }
-  if (name.empty() && pool.size() == 1) {
-    return pool.front();
-  }
+struct Place {
+  NodeEntry entry;
+  const RoleInfo* role;  // of the pool that has it
+};
+
+Result<Place> find_place(const ClusterConfig& config,
+                         const NodeProgram& program,
+                         const std::string& name) {
+  std::vector<Place> places;
   std::vector<std::string> names;
-  for (const NodeEntry& entry : pool) {
-    if (entry.name == name) {
-      return entry;
+  std::vector<std::string> pools;
+  for (const RoleInfo& info : program.roles) {
+    pools.push_back(info.role + ".pool");
+    for (const NodeEntry& entry : *info.pool(config)) {
+      places.push_back({entry, &info});
+      names.push_back(entry.name);
     }
-    names.push_back(entry.name);
   }
-  return fail(ErrorCode::InvalidConfig,
-              fmt::format("{}.pool has no node '{}'; --name must be one of: {}",
-                          info.role,
-                          name,
-                          fmt::join(names, ", ")));
+  const std::string where = fmt::format("{}", fmt::join(pools, ", "));
+  if (places.empty()) {
+    return fail(ErrorCode::InvalidConfig, where + " names no node");
+  }
+  if (name.empty() && places.size() == 1) {
+    return places.front();
+  }
+  const auto found =
+      std::ranges::find(places, name, [](const Place& place) { return place.entry.name; });
+  if (found != places.end()) {
+    return *found;
+  }
+  return fail(
+      ErrorCode::InvalidConfig,
+      fmt::format(
+          "{} has no node '{}'; --name must be one of: {}", where, name, fmt::join(names, ", ")));
 }
 
 // Runs `question` on the strand from another thread; `fallback` when the strand does not answer.
@@ -84,6 +105,13 @@ class Ending {
     wait();
   }
   void wait_for_end() { ended_.get_future().wait(); }
+  // On the strand, with nothing in work: ends, to come back with that role.
+  void end_for(const std::string& role) {
+    next_role_ = role;
+    end();
+  }
+  // On the strand, after the end. Empty: for good; a signal counts more than a change of role.
+  std::string next_role() const { return is_draining_ ? std::string() : next_role_; }
 
  private:
   void wait() {
@@ -120,6 +148,7 @@ class Ending {
   TimerHandle limit_;
   bool is_draining_ = false;
   bool has_ended_ = false;
+  std::string next_role_;
   std::promise<void> ended_;
 };
 
@@ -139,23 +168,6 @@ AdminHandlers admin_handlers(ControlThread& control, Role& role, const Metrics& 
   return handlers;
 }
 
-bool is_loopback(const std::string& address) {
-  const auto parsed = HostPort::parse(address);
-  return parsed &&
-         (parsed->host.starts_with("127.") || parsed->host == "::1" || parsed->host == "localhost");
-}
-
-// Every address that the file names is this host's own.
-bool stays_on_this_host(const ClusterConfig& config) {
-  const auto is_here = [](const NodeEntry& node) {
-    return is_loopback(node.control_listen) &&
-           (node.advertise.empty() || is_loopback(node.advertise));
-  };
-  return std::ranges::all_of(config.cluster.gateways, is_loopback) &&
-         std::ranges::all_of(config.prefill.pool, is_here) &&
-         std::ranges::all_of(config.decode.pool, is_here);
-}
-
 // Null where there is none; else `copier` runs, too.
 Result<std::unique_ptr<engine::FileTier>> make_tier(const ClusterConfig& config,
                                                     const RoleInfo& info,
@@ -173,14 +185,18 @@ Result<std::unique_ptr<engine::FileTier>> make_tier(const ClusterConfig& config,
   return std::make_unique<engine::FileTier>(kv, control, copier->executor(), std::move(file));
 }
 
-Status serve(const Arguments& arguments, const RoleInfo& info) {
+// Gives the role that the node is to come back with; empty: none, it was stopped.
+Result<std::string> serve(const Arguments& arguments, const NodeProgram& program) {
   BATON_ASSIGN(ClusterConfig loaded, load_config(arguments.config, arguments.overrides));
   if (loaded.transfer.network.empty() && loaded.transfer.transport != "rdma" &&
-      stays_on_this_host(loaded)) {
+      stays_on_one_host(loaded)) {
     loaded.transfer.network = "lo";  // UCX would listen on every interface
   }
   const ClusterConfig config = std::move(loaded);
-  BATON_ASSIGN(const NodeEntry entry, find_entry(*info.pool(config), info, arguments.name));
+  BATON_ASSIGN(const Place place, find_place(config, program, arguments.name));
+  const NodeEntry& entry = place.entry;
+  const auto asked = std::ranges::find(program.roles, arguments.role, &RoleInfo::role);
+  const RoleInfo& info = asked != program.roles.end() ? *asked : *place.role;
   BATON_ASSIGN(const std::vector<unsigned> cores, parse_cores(entry.engine.cores));
   BATON_TRY(stay_on(cores));
   BATON_ASSIGN(const Logger log, Logger::create({config.log.level, config.log.format, entry.name}));
@@ -203,6 +219,7 @@ Status serve(const Arguments& arguments, const RoleInfo& info) {
                         .control_address = ""};
   // Destroyed bottom up: first what computes and calls back, the role last.
   std::unique_ptr<Role> role;
+  std::optional<Ending> ending;
   ControlThread control("control");
   ControlThread engine("engine");
   ControlThread compiling("grammars");
@@ -216,6 +233,10 @@ Status serve(const Arguments& arguments, const RoleInfo& info) {
                     masks.executor(),
                     model->artifacts().bytes("tokenizer"),
                     model->identity().vocab_size());
+  std::function<void(const std::string&)> change_role;
+  if (program.roles.size() > 1 && entry.any_role) {
+    change_role = [&ending](const std::string& next) { ending->end_for(next); };
+  }
   role = info.make(RoleDeps{.control = control.executor(),
                             .engine = engine.executor(),
                             .network = network,
@@ -231,13 +252,13 @@ Status serve(const Arguments& arguments, const RoleInfo& info) {
                             .random = random,
                             .digest = model->digest(),
                             .tier = tier.get(),
-                            .grammars = &grammars});
+                            .grammars = &grammars,
+                            .change_role = std::move(change_role)});
   Status started;
-  std::optional<Ending> ending;
   control.run_and_wait([&] {
     prefer_short_turns();
-    started = role->start();
     ending.emplace(control.executor(), *role, log);
+    started = role->start();
   });
   std::unique_ptr<AdminServer> admin;
   if (started) {
@@ -249,7 +270,8 @@ Status serve(const Arguments& arguments, const RoleInfo& info) {
     }
   }
   if (started) {
-    log.info("ready: control {}, admin http://{}",
+    log.info("ready as a {} node: control {}, admin http://{}",
+             info.role,
              role->control_address().empty() ? "-" : role->control_address(),
              admin->address());
     if (arguments.announce) {
@@ -271,19 +293,65 @@ Status serve(const Arguments& arguments, const RoleInfo& info) {
     copier->stop();
   }
   model->transport().stop();
-  control.run_and_wait([&] { ending.reset(); });
+  std::string next;
+  control.run_and_wait([&] {
+    next = ending->next_role();
+    ending.reset();
+  });
   control.stop();
   role.reset();
-  return started;
+  BATON_TRY(started);
+  if (!next.empty()) {
+    log.info("drained; comes back as a {} node", next);
+  }
+  return next;
+}
+
+// The program anew, with the same arguments but for the role. Comes back only with an error.
+Error execute_as(const std::string& role, int argc, char** argv) {
+  std::vector<std::string> arguments;
+  for (int i = 0; i < argc; ++i) {
+    if (std::string_view(argv[i]) == "--role") {
+      ++i;
+    } else {
+      arguments.emplace_back(argv[i]);
+    }
+  }
+  arguments.insert(arguments.end(), {"--role", role});
+  std::vector<char*> pointers;
+  for (std::string& argument : arguments) {
+    pointers.push_back(argument.data());
+  }
+  pointers.push_back(nullptr);
+  // No connection or device of this life may stay open in the next one.
+  constexpr unsigned kAfterStderr = 3;
+  ::close_range(kAfterStderr, ~0U, CLOSE_RANGE_CLOEXEC);
+  std::error_code gone;  // the file may have been replaced meanwhile
+  const std::string file = std::filesystem::read_symlink("/proc/self/exe", gone).string();
+  ::execv(file.c_str(), pointers.data());
+  ::execv("/proc/self/exe", pointers.data());
+  return {ErrorCode::IoError,
+          fmt::format("cannot execute itself anew: {}", std::generic_category().message(errno))};
 }
 
 }  // namespace
 
-int run_node(int argc, char** argv, const RoleInfo& info) {
+int run_node(int argc, char** argv, const NodeProgram& program) {
   Arguments arguments;
-  CLI::App app(info.description, info.program);
+  CLI::App app(program.description, program.name);
+  app.set_version_flag("--version", fmt::format("{} {}", program.name, version()));
+  std::vector<std::string> roles;
+  for (const RoleInfo& info : program.roles) {
+    roles.push_back(info.role);
+  }
   app.add_option("--config", arguments.config, "cluster.yaml")->capture_default_str();
-  app.add_option("--name", arguments.name, "which node of " + info.role + ".pool this is");
+  app.add_option("--name",
+                 arguments.name,
+                 fmt::format("which node of {}.pool this is", fmt::join(roles, ".pool or ")));
+  if (roles.size() > 1) {
+    app.add_option("--role", arguments.role, "its first role (default: that of its pool)")
+        ->check(CLI::IsMember(roles));
+  }
   app.add_option("--set", arguments.overrides, "KEY=VALUE over the file; may be repeated")
       ->expected(1)
       ->allow_extra_args(false)
@@ -297,18 +365,21 @@ int run_node(int argc, char** argv, const RoleInfo& info) {
                   "  {0} --config cluster.yaml --set kv.arena_mb=256 --set log.level=debug\n"
                   "Exit status: 0 stopped by SIGTERM or SIGINT; 1 could not start; 2 wrong "
                   "arguments or configuration.",
-                  info.program,
-                  info.role));
+                  program.name,
+                  roles.front()));
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : kUsage;
   }
   try {
-    const Status status = serve(arguments, info);
-    return status ? 0 : report(info, status.error());
+    const Result<std::string> next = serve(arguments, program);
+    if (!next) {
+      return report(program, next.error());
+    }
+    return next->empty() ? 0 : report(program, execute_as(*next, argc, argv));
   } catch (const std::exception& error) {
-    return report(info, {ErrorCode::Internal, error.what()});
+    return report(program, {ErrorCode::Internal, error.what()});
   }
 }
 

@@ -5,41 +5,16 @@
 
 #include <algorithm>
 #include <chrono>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "common/base/check.h"
 #include "common/config/catalogue.h"
+#include "node/host/backend_choice.h"
 #include "node/identity.h"
 
 namespace baton::node {
 namespace {
-
-// One backend a rank. `threads` of 0 are those of all usable cores.
-Result<std::unique_ptr<kernels::Backend>> make_backend(const EngineSection& engine) {
-  if (engine.backend == "reference") {
-    return kernels::make_reference_backend();
-  }
-  kernels::CpuOptions options;
-  const unsigned ranks = engine.tensor_parallel;
-  const unsigned threads =
-      engine.threads != 0 || ranks == 1 ? engine.threads : std::thread::hardware_concurrency();
-  options.threads = ranks == 1 ? threads : std::max(1U, threads / ranks);
-  if (engine.isa == "scalar") {
-    options.isa = kernels::CpuIsa::Scalar;
-  } else if (engine.isa == "avx2") {
-    options.isa = kernels::CpuIsa::Avx2;
-  } else if (engine.isa == "avx512") {
-    options.isa = kernels::CpuIsa::Avx512;
-  } else if (engine.isa == "amx") {
-    options.isa = kernels::CpuIsa::Amx;
-  }
-  if (engine.float_path == "amx_bf16") {
-    options.float_path = kernels::FloatPath::AmxBf16;
-  }
-  return kernels::make_cpu_backend(options);
-}
 
 // Every node of a cluster must sum alike, so one with several ranks decides for all.
 std::uint32_t partial_sums_of(const ClusterConfig& config) {
@@ -147,11 +122,15 @@ Result<std::unique_ptr<ModelHost>> ModelHost::load(const ClusterConfig& config,
                                             .ucx = transfer.ucx,
                                             .window_bytes = std::size_t{transfer.window_mb} << 20},
                                            host->kv_->arena()));
+  BATON_ASSIGN(ChosenBackends chosen, choose_backends(engine));
+  if (!chosen.note.empty()) {
+    log.info("{}", chosen.note);
+  }
+  host->backends_ = std::move(chosen.ranks);
   std::vector<kernels::Backend*> backends;
-  for (std::uint32_t rank = 0; rank < engine.tensor_parallel; ++rank) {
-    BATON_ASSIGN(auto backend, make_backend(engine));
+  for (const auto& backend : host->backends_) {
+    BATON_TRY(backend->adopt_arena(host->kv_->arena()));
     backends.push_back(backend.get());
-    host->backends_.push_back(std::move(backend));
   }
   BATON_ASSIGN(host->runner_,
                about(host->path_,

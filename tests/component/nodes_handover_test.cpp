@@ -2,6 +2,9 @@
 // the same tokens, and no block is lost.
 #include <fmt/format.h>
 
+#include <optional>
+#include <utility>
+
 #include "common/wire/convert.h"
 #include "tests/component/nodes_fixture.h"
 
@@ -82,6 +85,64 @@ TEST_F(NodesDrain, WhatEndsInTimeEndsAsUsual) {
   drain("p0", seconds(10));
   cluster_.finish(request);
   expect_same(request);
+}
+
+class NodesChangeRole : public NodesFixture {
+ protected:
+  NodesChangeRole()
+      : NodesFixture([] {
+          ClusterConfig config = default_config();
+          config.pools.change_roles = "on";
+          return config;
+        }()) {
+    cluster_.add("decode", "d0");
+    cluster_.add("prefill", "p0");
+  }
+  Result<wire::Frame> ask(const std::string& node, const std::string& role) {
+    wire::Frame frame;
+    frame.mutable_drain()->set_limit_ms(10'000);
+    frame.mutable_drain()->set_then_role(role);
+    std::optional<Result<wire::Frame>> answer;
+    cluster_.channel(node)->call(
+        frame, seconds(5), [&](Result<wire::Frame> got) { answer = std::move(got); });
+    EXPECT_TRUE(cluster_.run_until([&] { return answer.has_value(); }));
+    return *answer;
+  }
+};
+
+TEST_F(NodesChangeRole, TheOtherRoleComesOnceNothingIsInWork) {
+  EXPECT_TRUE(cluster_.run_until(
+      [&] { return cluster_.last_beat("d0") && cluster_.last_beat("d0")->may_change_role(); }));
+  network_.set_hook([](const FakeMessage&) { return FakeFate::Stall; });  // keeps it in work
+  const GenerateRequest request = make_request(1, 60, 9);
+  cluster_.start(request, "p0", "d0");
+  cluster_.executor().run_until_idle();
+  ASSERT_TRUE(ask("d0", "prefill"));
+  EXPECT_EQ(cluster_.node("d0").next_role(), "");
+  network_.set_hook(nullptr);
+  network_.release_stalled();
+  cluster_.finish(request);
+  expect_same(request);
+  EXPECT_TRUE(cluster_.run_until([&] { return cluster_.node("d0").next_role() == "prefill"; }));
+}
+
+TEST_F(NodesChangeRole, UnknownRolesAreRefused) {
+  EXPECT_EQ(ask("p0", "gateway").error().code, ErrorCode::InvalidArgument);
+  ASSERT_TRUE(cluster_.run_until([&] { return cluster_.last_beat("p0").has_value(); }));
+  EXPECT_FALSE(cluster_.last_beat("p0")->draining());
+}
+
+TEST_F(NodesDrain, NodesOfOneRoleRefuseAnother) {
+  ASSERT_TRUE(cluster_.run_until([&] { return cluster_.last_beat("d0").has_value(); }));
+  EXPECT_FALSE(cluster_.last_beat("d0")->may_change_role());
+  wire::Frame frame;
+  frame.mutable_drain()->set_then_role("prefill");
+  bool is_refused = false;
+  cluster_.channel("d0")->call(frame, seconds(5), [&](const Result<wire::Frame>& answer) {
+    is_refused = !answer && answer.error().code == ErrorCode::InvalidArgument;
+  });
+  EXPECT_TRUE(cluster_.run_until([&] { return is_refused; }));
+  EXPECT_FALSE(cluster_.last_beat("d0")->draining());
 }
 
 TEST_F(NodesDrain, NearerLimitCounts) {

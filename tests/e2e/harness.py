@@ -135,7 +135,8 @@ class Cluster:
             for node in self.config[role].get("pool", []):
                 name = node["name"]
                 self.processes[name] = Process(
-                    name, wrap(name, [str(BIN / f"baton-{role}"), "--config", str(self.file), "--name", name]),
+                    name, wrap(name, [str(BIN / ("baton-node" if node.get("any_role") else f"baton-{role}")),
+                                      "--config", str(self.file), "--name", name]),
                     self.folder / f"{name}.log")
 
     def __enter__(self):

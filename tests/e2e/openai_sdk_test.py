@@ -11,6 +11,7 @@ import subprocess
 
 import httpx
 import openai
+import pydantic
 import pytest
 
 from harness import BIN, die_with_parent, wait_for
@@ -216,6 +217,74 @@ def test_responses(target):
     assert deltas == final.output_text == answer.output_text
     if target.scripted:
         assert answer.output_text == "one two" and answer.status == "completed"
+
+
+WEATHER = {"type": "function", "name": "weather", "description": "of a place", "strict": True,
+           "parameters": {"type": "object", "properties": {"place": {"type": "string"}},
+                          "required": ["place"], "additionalProperties": False}}
+CALL = 'say:<tool_call>\n{"name": "weather", "arguments": {"place": "Bern"}}\n</tool_call>'
+
+
+def test_responses_call_tools(scripted):
+    answer = scripted.client.responses.create(model=scripted.model, input=CALL, tools=[WEATHER])
+    call, = answer.output
+    assert call.type == "function_call" and call.name == "weather" and call.status == "completed"
+    assert json.loads(call.arguments) == {"place": "Bern"}
+    # What came goes back as it is, with the result.
+    turns = [{"role": "user", "content": "hi"}, *answer.output,
+             {"type": "function_call_output", "call_id": call.call_id, "output": "say:sunny"}]
+    after = scripted.client.responses.create(model=scripted.model, input=turns, tools=[WEATHER])
+    assert after.output_text.startswith("sunny")  # what follows is the template's
+
+
+def test_streamed_responses_call_tools(scripted):
+    with scripted.client.responses.stream(model=scripted.model, input=CALL, tools=[WEATHER]) as stream:
+        events = list(stream)
+        final = stream.get_final_response()
+    assert final.output[0].parsed_arguments == {"place": "Bern"}
+    deltas = [event for event in events if event.type == "response.function_call_arguments.delta"]
+    done = next(event for event in events if event.type == "response.function_call_arguments.done")
+    assert "".join(event.delta for event in deltas) == done.arguments == final.output[0].arguments
+    assert done.item_id == final.output[0].id
+
+
+def test_forced_tools_of_responses(target):
+    answer = target.client.responses.create(
+        model=target.model, input=CALL, tools=[WEATHER], max_output_tokens=200, temperature=0,
+        tool_choice={"type": "function", "name": "weather"})
+    if answer.status == "completed":
+        call = next(item for item in answer.output if item.type == "function_call")
+        assert set(json.loads(call.arguments)) == {"place"}
+    else:
+        assert answer.incomplete_details.reason == "max_output_tokens"
+
+
+class Person(pydantic.BaseModel):
+    name: str
+    age: int
+
+
+def test_responses_parse(scripted):
+    answer = scripted.client.responses.parse(model=scripted.model, text_format=Person,
+                                             input='say:{"name": "Ada", "age": 36}')
+    assert answer.output_parsed == Person(name="Ada", age=36)
+
+
+def test_responses_parse_of_a_real_model(running):
+    answer = running.client.responses.parse(model=running.model, text_format=Person, temperature=0,
+                                            max_output_tokens=200, input="Ada is 36. Who is she?")
+    if answer.status == "completed":
+        assert isinstance(answer.output_parsed, Person)
+
+
+def test_reasoning_of_responses(scripted):
+    answer = scripted.client.responses.create(model=scripted.model, input="say:<think>hm</think>yes")
+    assert [item.type for item in answer.output] == ["reasoning", "message"]
+    assert answer.output[0].content[0].text == "hm" and answer.output_text == "yes"
+    with scripted.client.responses.stream(model=scripted.model, input="say:<think>hm</think>yes") as stream:
+        types = [event.type for event in stream]
+        assert stream.get_final_response().output_text == "yes"
+    assert "response.reasoning_text.delta" in types
 
 
 def test_responses_are_not_kept_unless_switched_on(scripted):

@@ -2,8 +2,10 @@
 import json
 import os
 import pathlib
+import re
 import signal
 import subprocess
+import urllib.request
 
 import harness
 import pytest
@@ -68,12 +70,29 @@ def test_up_status_and_ctrl_c(tmp_path):
     as_json = subprocess.run([BIN / "baton", "status", "--base-url", url, "--json"], capture_output=True, text=True,
                              check=True)
     assert len(json.loads(as_json.stdout)["nodes"]) == 2
+    titles = next(line for line in table.stdout.splitlines() if line.startswith("NODE"))
+    assert "MODEL" in titles and "QUEUED tokens" in titles
+    assert table.stdout.count("smollm2-135m-instruct") == 2
+    dashboard = ""
+    while not dashboard:
+        line = up.stderr.readline()
+        assert line, "up tells no dashboard"
+        dashboard = line.partition("dashboard: ")[2].strip()
+    assert b"<title>Baton</title>" in urllib.request.urlopen(dashboard, timeout=30).read()
     chat = subprocess.run([BIN / "baton", "chat", "--base-url", url, "--max-tokens", "8"], capture_output=True,
                           text=True, input="Hello\n/reset\nBye\n", timeout=60)
     assert chat.returncode == 0 and len(chat.stdout.splitlines()) >= 3, chat
     up.send_signal(signal.SIGINT)
     assert up.wait(30) == 0
     assert not any(alive(pid) for pid in children)
+
+
+def test_up_tells_its_command_the_base_url(tmp_path):
+    done = subprocess.run(
+        [BIN / "baton", "up", "--config", "configs/local.yaml", "--free-ports", "--run-dir", tmp_path, "--",
+         "sh", "-c", "echo $BATON_BASE_URL"], cwd=ROOT, capture_output=True, text=True, timeout=180)
+    assert done.returncode == 0, done.stderr
+    assert re.fullmatch(r"http://127\.0\.0\.1:\d+/v1", done.stdout.strip())
 
 
 def test_kill_of_up_leaves_nothing(tmp_path):
@@ -147,6 +166,56 @@ def test_check_sees_what_a_node_would_trip_over(tmp_path, key, value):
     done = subprocess.run([BIN / "baton", "check", config], capture_output=True, text=True)
     assert done.returncode == 2
     assert f"{config}:{number + 1}: " in done.stderr and value in done.stderr, done.stderr
+
+
+def test_check_tells_what_the_machine_lacks(tmp_path):
+    """Notes where the file may be another machine's; faults with --host."""
+    config = tmp_path / "cluster.yaml"
+    config.write_text("""cluster:
+  token: replace-this-with-a-secret
+  gateways: ["10.0.0.1:7000"]
+gateway:
+  tls:
+    certificate: /no/such/certificate.pem
+    key: /no/such/key.pem
+transfer:
+  network: no-such-nic
+decode:
+  pool:
+    - name: decode-0
+prefill:
+  pool:
+    - name: prefill-0
+""")
+    expected = {2: "placeholder", 6: "/no/such/certificate.pem", 7: "/no/such/key.pem", 9: "no-such-nic"}
+    for arguments, status in (([], 0), (["--host"], 2)):
+        done = subprocess.run([BIN / "baton", "check", *arguments, config], capture_output=True, text=True)
+        assert done.returncode == status, done.stderr
+        for line, says in expected.items():
+            told = [text for text in done.stderr.splitlines() if f"{config}:{line}: " in text]
+            assert len(told) == 1 and says in told[0], (line, done.stderr)
+            assert ("note: " in told[0]) == (status == 0)
+
+
+@pytest.mark.parametrize("text, line, says", [
+    ("cluster: {token: t}\nmodel: {id: no-such-model}\ndecode: {local_prefill_max_tokens: 9, pool: [{name: d}]}\n", 2,
+     "no-such-model"),
+    ("cluster: {token: t}\ndecode:\n  pool: []\n", 3, "at least one decode node"),
+    ("cluster: {token: t}\ngateway:\n  keys:\n    - {name: a, sha256: %s}\n    - {name: a, sha256: %s}\n"
+     % ("0" * 64, "1" * 64), 5, "'a' is the name of two keys"),
+])
+def test_check_refuses_what_nobody_could_run(tmp_path, text, line, says):
+    config = tmp_path / "cluster.yaml"
+    config.write_text(text)
+    done = subprocess.run([BIN / "baton", "check", config], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert f"{config}:{line}: " in done.stderr and says in done.stderr, done.stderr
+
+
+def test_version_everywhere():
+    for program in ("baton", "baton-gateway", "baton-prefill", "baton-decode"):
+        done = subprocess.run([BIN / program, "--version"], capture_output=True, text=True)
+        assert done.returncode == 0 and re.fullmatch(rf"{program} \d+\.\d+\.\d+\n", done.stdout), done
 
 
 def test_every_example_configuration_is_good():

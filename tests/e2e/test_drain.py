@@ -96,6 +96,15 @@ def test_sigterm_hands_back_what_runs_longer(pairs):
     assert asked.wait() == expected
 
 
+def test_the_last_node_of_a_role_is_told(tmp_path):
+    with Cluster(tmp_path, prefill=1, decode=2) as cluster:
+        first = drain(cluster, "decode-1")
+        assert first.returncode == 0 and "warning" not in first.stderr, first.stderr
+        last = drain(cluster, "decode-0")
+        assert last.returncode == 0, last.stderr
+        assert "decode-0 is the last decode node of smollm2-135m-instruct" in last.stderr
+
+
 @pytest.mark.parametrize("arguments, status, says", [
     (("nobody",), 1, "No node"),
     (("decode-0", "--limit", "soon"), 2, "--limit"),

@@ -48,10 +48,10 @@ def test_three_hosts_over_tcp(tmp_path):
 
 CLIENT = """
 import json, sys, urllib.request
-url, prompt = sys.argv[1:]
+url, prompt, *count = sys.argv[1:]
 if prompt == "ready":
     status = json.load(urllib.request.urlopen(url + "/baton/status", timeout=5))
-    sys.exit(0 if len(status["nodes"]) == 2 and urllib.request.urlopen(url + "/readyz").status == 200 else 1)
+    sys.exit(0 if len(status["nodes"]) == int(*count or ["2"]) and urllib.request.urlopen(url + "/readyz").status == 200 else 1)
 body = json.dumps({"model": "smollm2-135m-instruct", "prompt": prompt, "max_tokens": 8, "temperature": 0})
 request = urllib.request.Request(url + "/v1/completions", body.encode(),
                                  {"Content-Type": "application/json", "x-baton-figures": "1"})

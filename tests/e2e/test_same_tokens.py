@@ -21,9 +21,12 @@ def run_same_tokens(tmp_path, count, long, max_tokens, options=(), expected=14):
     return checks
 
 
-def test_two_ranks(tmp_path):
-    """Prefill on two ranks and decode on one, and the reverse, beside one process of one rank."""
-    run_same_tokens(tmp_path, count=12, long=4, max_tokens=48, options=("--tensor-parallel", "2"))
+@pytest.mark.parametrize("model", ["smollm2-135m-instruct", "gemma3-270m"])
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_ranks(tmp_path, ranks, model):
+    """Prefill on several ranks and decode on one, and the reverse, beside one process of one rank."""
+    run_same_tokens(tmp_path, count=6, long=2, max_tokens=32,
+                    options=("--tensor-parallel", str(ranks), "--model", model, "--batch", "4"))
 
 
 def test_few_prompts(tmp_path):

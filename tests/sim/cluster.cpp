@@ -23,7 +23,7 @@ SimGateway::SimGateway(World& world,
     : process_(process),
       control_(process.add_strand("control", {microseconds(0), microseconds(300), 0.3})),
       network_(fabric.network(process.name(), control_)),
-      pairs_(log, nullptr, [] {}),
+      health_(log, nullptr, {}, [] {}),
       membership_(
           control_,
           *network_,
@@ -40,7 +40,7 @@ SimGateway::SimGateway(World& world,
            [this](gateway::Node& node, const wire::KvEvents& events) {
              tracker_.on_kv_events(node, events);
            }}),
-      tracker_(control_, membership_, pairs_, log, probe_, plan.tracker) {
+      tracker_(control_, membership_, health_, log, probe_, plan.tracker) {
   const Status listening = membership_.listen(gateway_address(index));
   BATON_CHECK(listening.has_value(), "a simulated gateway cannot listen");
   (void)world;

@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "gateway/membership.h"
-#include "gateway/pair_health.h"
 #include "gateway/request_tracker.h"
+#include "gateway/route_health.h"
 #include "tests/sim/arena_watch.h"
 #include "tests/sim/client.h"
 #include "tests/sim/data_path.h"
@@ -38,7 +38,7 @@ class SimGateway {
   Process& process() { return process_; }
   gateway::Membership& membership() { return membership_; }
   gateway::RequestTracker& tracker() { return tracker_; }
-  const gateway::PairHealth& pairs() const { return pairs_; }
+  const gateway::RouteHealth& health() const { return health_; }
   // As the API does: on its strand.
   void submit(const std::shared_ptr<Client>& client);
 
@@ -47,7 +47,7 @@ class SimGateway {
   Strand& control_;
   const gateway::Probe probe_;
   const std::unique_ptr<Network> network_;
-  gateway::PairHealth pairs_;
+  gateway::RouteHealth health_;
   gateway::Membership membership_;
   gateway::RequestTracker tracker_;
 };

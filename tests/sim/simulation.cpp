@@ -216,7 +216,7 @@ bool Simulation::finish() {
   }
   // A pair whose digests differed stays out until one of its nodes is started anew.
   for (SimGateway* gateway : cluster_.gateways()) {
-    for (const auto& pair : gateway->pairs().out()) {
+    for (const auto& pair : gateway->health().barred()) {
       cluster_.kill(pair.decode.name);
       cluster_.revive(pair.decode.name);
     }

@@ -95,6 +95,9 @@ MiniNode::MiniNode(ManualExecutor& executor,
       .digest = transfer::DigestMode::All,
       .tier = tier_.get(),
       .grammars = &grammars_};
+  if (entry.any_role) {
+    deps.change_role = [this](const std::string& next) { next_role_ = next; };
+  }
   if (role == "decode") {
     role_ = std::make_unique<decode_node::DecodeNode>(std::move(deps));
   } else {
@@ -181,6 +184,7 @@ MiniNode& MiniCluster::add(const std::string& role,
   NodeEntry entry;
   entry.name = name;
   entry.control_listen = "10.0.0.2:0";
+  entry.any_role = config_.pools.change_roles == "on";
   auto node = std::make_unique<MiniNode>(executor_,
                                          fabric_,
                                          make_transport_,

@@ -58,6 +58,8 @@ class MiniNode {
   engine::KvMemory& kv() { return *kv_; }
   engine::FileTier& tier() { return *tier_; }  // where the configuration has one, on prefill nodes
   ScriptedRunner& runner() { return runner_; }
+  // That it was to end for; empty: none.
+  const std::string& next_role() const { return next_role_; }
   transfer::Transport& transport() { return *transport_; }
   node::Role& role() { return *role_; }
   decode_node::DecodeNode& decode() { return dynamic_cast<decode_node::DecodeNode&>(*role_); }
@@ -70,6 +72,7 @@ class MiniNode {
   double metric(const std::string& name_and_labels) const;
 
  private:
+  std::string next_role_;
   Logger log_ = Logger::silent();
   Metrics metrics_;
   node::Artifacts artifacts_;

@@ -57,6 +57,7 @@ void ScriptedNode::connect() {
         script_.reactor_ticks += script_.reactor_ticks > 0 && script_.reactor_moves ? 1 : 0;
         *frame.mutable_heartbeat()->mutable_load() = load();
         frame.mutable_heartbeat()->set_draining(draining_);
+        frame.mutable_heartbeat()->set_may_change_role(script_.may_change_role);
         link_->channel()->send(std::move(frame));
       }
     });
@@ -217,6 +218,7 @@ void ScriptedNode::on_frame(Channel& channel, wire::Frame frame) {
     }
     case wire::Frame::kDrain:
       ++counts_.drains;
+      counts_.then_role = frame.drain().then_role();
       draining_ = true;
       return hand_back(Error{ErrorCode::Draining, "scripted"});
     default:
@@ -310,12 +312,16 @@ void ScriptedNode::first_token(const GenerateRequest& request, const std::string
   if (prefilling_.erase(key) == 0) {
     return;
   }
-  if (script_.prefill_late_error) {
+  const std::optional<Error> error =
+      script_.unreachable.contains(decode)
+          ? std::optional(Error{ErrorCode::PeerDead, "scripted: the way is cut"})
+          : script_.prefill_late_error;
+  if (error) {
     TokenEvent event;
     event.request = request.id;
     event.attempt = request.attempt;
     event.finish = FinishReason::Error;
-    event.error = script_.prefill_late_error;
+    event.error = error;
     return send_events({event});
   }
   const auto first = static_cast<std::uint32_t>(request.output.size());

@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -38,6 +39,7 @@ struct NodeScript {
   std::optional<Error> reserve_error;
   std::optional<Error> prefill_error;                   // instead of Accepted
   std::optional<Error> prefill_late_error;              // as an event, instead of the first token
+  std::set<std::string> unreachable;                    // decode nodes: PeerDead instead of it
   std::optional<std::uint32_t> decode_error_at;         // an error event at this index …
   std::function<bool(const GenerateRequest&)> fails;    // … of these requests; absent: of all
   Error decode_error{ErrorCode::Internal, "scripted"};  // … and this one
@@ -54,6 +56,7 @@ struct NodeScript {
   bool repeat_events = false;     // each event twice
   bool first_token_last = false;  // the first token after decode's tokens
   std::uint32_t tokens_per_event = 1;
+  bool may_change_role = false;
 };
 
 struct NodeCounts {
@@ -64,6 +67,7 @@ struct NodeCounts {
   std::uint32_t full_reserves = 0;  // that asked for all of max_tokens
   std::uint32_t drains = 0;
   std::uint32_t running = 0;  // grants not ended
+  std::string then_role;      // of the last drain
 };
 
 struct ScriptedNodeOptions {

@@ -99,7 +99,8 @@ engine::StepResult ScriptedRunner::run(const engine::StepPlan& plan,
     num_tokens_ += slice.tokens.size();
     num_drafts_ += slice.drafts.size();
     result.drafted.push_back(static_cast<std::uint32_t>(slice.drafts.size()));
-    result.sampled.push_back(slice.sample ? std::optional(sample(slice, 0, arena)) : std::nullopt);
+    const bool samples = slice.sample && (slice.mask == nullptr || !slice.mask->is_late());
+    result.sampled.push_back(samples ? std::optional(sample(slice, 0, arena)) : std::nullopt);
     std::vector<engine::SampledToken>& scored = result.scored.emplace_back();
     for (const TokenId target : slice.targets) {
       scored.push_back({.token = target, .logprob = -2.0F});
@@ -108,8 +109,8 @@ engine::StepResult ScriptedRunner::run(const engine::StepPlan& plan,
       }
     }
     std::vector<engine::SampledToken>& followed = result.followed.emplace_back();
-    TokenId last = slice.sample ? result.sampled.back()->token : 0;
-    for (std::size_t i = 0; i < slice.drafts.size() && slice.drafts[i] == last; ++i) {
+    TokenId last = samples ? result.sampled.back()->token : 0;
+    for (std::size_t i = 0; samples && i < slice.drafts.size() && slice.drafts[i] == last; ++i) {
       followed.push_back(sample(slice, i + 1, arena));
       last = followed.back().token;
     }

@@ -74,18 +74,6 @@ TEST(ChatBodies, HaveTheSizeAreJsonAndDiffer) {
   }
 }
 
-TEST(GatewayBench, SpreadIsOfTheValues) {
-  std::vector<double> values;
-  for (int i = 100; i >= 0; --i) {
-    values.push_back(i);
-  }
-  const Spread spread = spread_of(values);
-  EXPECT_EQ(spread.p50, 50);
-  EXPECT_EQ(spread.p99, 99);
-  EXPECT_EQ(spread.worst, 100);
-  EXPECT_EQ(spread_of({}).worst, 0);
-}
-
 TEST(GatewayBench, LatencyOfLargeBodiesLeavesTheTokenizerOut) {
   RequestRow row;
   row.gateway = {.p50 = 1000, .p99 = 2000};
@@ -103,6 +91,9 @@ TEST(GatewayBench, JsonHoldsEveryPartThatRan) {
   GatewayBenchReport report;
   EXPECT_EQ(to_json(report), "{}");
   report.small.emplace();
+  report.small->bare = {.p50 = 100, .p99 = 200};
+  report.peers.push_back({.name = "nginx", .small = {.first = {.p50 = 130, .p99 = 250}}});
+  report.peers.push_back({.name = "vllm-router", .missing = "not installed"});
   report.flood.emplace();
   report.open.push_back({.streams = 2000, .memory_kib = 9.5});
   report.open.push_back({.streams = 8000, .memory_kib = 8.5});
@@ -113,6 +104,11 @@ TEST(GatewayBench, JsonHoldsEveryPartThatRan) {
   EXPECT_FALSE(json.as_object().contains("large"));
   EXPECT_EQ(json.at("stream").at("memory_kib_per_stream").as_double(), 9.5);
   EXPECT_EQ(json.at("stream").at("open").as_array().size(), 2U);
+  const auto& peers = json.at("peers").as_array();
+  ASSERT_EQ(peers.size(), 2U);
+  EXPECT_EQ(peers[0].at("small").at("added_p50_us").as_double(), 30);
+  EXPECT_EQ(peers[0].at("small").at("added_p99_us").as_double(), 50);
+  EXPECT_TRUE(peers[1].at("missing").as_bool());
   EXPECT_TRUE(json.as_object().contains("soak"));
   EXPECT_TRUE(json.as_object().contains("overload"));
 }

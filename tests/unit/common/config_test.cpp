@@ -373,6 +373,31 @@ TEST(Config, DescriptionIsAValidFileOfDefaults) {
   }
 }
 
+TEST(Config, Pools) {
+  const std::string text =
+      "cluster:\n  token: t\ndecode:\n  pool:\n    - name: d\n      any_role: ";
+  const auto good = parse_config(
+      text + "true\npools:\n  change_roles: on\n  ratio: \"2:3\"\n  decode: {min: 2}\n",
+      "c",
+      {"decode.local_prefill_max_tokens=100"});
+  ASSERT_TRUE(good) << good.error().message;
+  EXPECT_EQ(parse_ratio(good->pools.ratio), std::pair(2U, 3U));
+  EXPECT_EQ(good->pools.decode.min, 2U);
+  EXPECT_TRUE(good->decode.pool[0].any_role);
+  for (const auto& [entry, problem] : std::map<std::string, std::string>{
+           {"false\npools:\n  change_roles: on\n", "c:8: pools.change_roles: on needs"},
+           {"true\npools:\n  change_roles: yes\n", "must be one of off, dry_run, on"},
+           {"true\npools:\n  ratio: \"1:0\"\n", "c:8: pools.ratio: must be auto, or"},
+           {"true\npools:\n  ratio: 1:2:3\n", "pools.ratio: must be auto, or"},
+           {"true\npools:\n  ratio: half\n", "pools.ratio: must be auto, or"},
+           {"true\npools:\n  prefill: {min: 4, max: 3}\n", "pools.prefill.max: 3 is below min, 4"},
+           {"true\npools:\n  decode: {min: 0}\n", "pools.decode.min"}}) {
+    const auto bad = parse_config(text + entry, "c", {"decode.local_prefill_max_tokens=100"});
+    ASSERT_FALSE(bad) << entry;
+    EXPECT_THAT(bad.error().message, HasSubstr(problem));
+  }
+}
+
 TEST(Config, NamesOfModelsAndRouting) {
   const std::string text =
       "cluster:\n  token: t\ngateway:\n  routing:\n    policy: prefix\n  models:\n";

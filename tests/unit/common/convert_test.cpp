@@ -12,7 +12,6 @@
 #include <limits>
 
 #include "common/base/random.h"
-#include "common/wire/packed_prompt.h"
 
 namespace baton {
 namespace {
@@ -90,22 +89,6 @@ TEST(Convert, RequestComesBackEqual) {
   EXPECT_EQ(back->grammar, request().grammar);
   EXPECT_EQ(back->prompt_logprobs, 0);
   EXPECT_EQ(back->deadline, request().deadline);
-}
-
-TEST(Convert, APackedPromptIsTheSameOnTheWire) {
-  GenerateRequest packed = request();
-  packed.prompt = {
-      0, 1, 127, 128, 16'383, 16'384, 2'097'151, 2'097'152, 268'435'456, 2'147'483'647};
-  const auto sent = to_wire_packed(packed, pack_tokens(packed.prompt)).SerializeAsString();
-  wire::GenerateRequest message;
-  ASSERT_TRUE(message.ParseFromString(sent));
-  EXPECT_TRUE(message.GetReflection()->GetUnknownFields(message).empty());
-  EXPECT_EQ(message.SerializeAsString(), to_wire(packed).SerializeAsString());
-  EXPECT_EQ(sent.size(), to_wire(packed).ByteSizeLong());
-  const auto back = from_wire(message);
-  ASSERT_TRUE(back) << back.error().message;
-  EXPECT_EQ(back->prompt, packed.prompt);
-  EXPECT_TRUE(pack_tokens({}).empty());
 }
 
 TEST(Convert, GrantComesBackEqual) {

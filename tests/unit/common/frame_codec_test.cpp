@@ -68,11 +68,11 @@ TEST(FrameCodec, RefusesOversizeBothWays) {
   EXPECT_EQ(bytes, "before");
 
   FrameDecoder decoder;
-  decoder.feed(std::string("\x01\x00\x10\x00", 4));  // 1 MiB + 1
+  decoder.feed(std::string("\x01\x00\x40\x00", 4));  // 4 MiB + 1
   const auto got = decoder.next();
   ASSERT_FALSE(got);
   EXPECT_EQ(got.error().code, ErrorCode::ProtocolError);
-  EXPECT_EQ(got.error().message, "a frame announces 1048577 bytes, at most 1048576 are allowed");
+  EXPECT_EQ(got.error().message, "a frame announces 4194305 bytes, at most 4194304 are allowed");
   decoder.feed(std::string(4, '\0'));
   EXPECT_FALSE(decoder.next()) << "a broken decoder must stay broken";
 }

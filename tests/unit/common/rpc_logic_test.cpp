@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "common/exec/manual_executor.h"
+#include "common/rpc/call_table.h"
 #include "common/rpc/heartbeat.h"
 #include "common/rpc/hello_check.h"
 #include "common/rpc/peer_link.h"
@@ -24,6 +25,55 @@ wire::Frame cancel_frame(std::uint64_t request) {
   wire::Frame frame;
   frame.mutable_cancel()->set_request(request);
   return frame;
+}
+
+TEST(CallTable, EachCallHasItsOwnLimitOnOneTimer) {
+  ManualExecutor executor;
+  CallTable calls(executor);
+  std::vector<std::string> log;
+  const auto note = [&](const std::string& name) {
+    return [&log, name](const Result<wire::Frame>& result) {
+      log.push_back(name + (result ? " answered" : " " + result.error().message));
+    };
+  };
+  const auto answered = calls.open(milliseconds(10), note("first"));
+  calls.open(milliseconds(50), note("second"));
+  calls.open(milliseconds(20), note("third"));
+  calls.open(milliseconds(20), note("fourth"));
+  wire::Frame frame;
+  frame.set_answers(answered);
+  calls.finish(frame);
+  EXPECT_THAT(log, ElementsAre("first answered"));
+  executor.advance(milliseconds(19));
+  EXPECT_EQ(log.size(), 1U);
+  executor.advance(milliseconds(1));
+  EXPECT_THAT(
+      log,
+      ElementsAre(
+          "first answered", "third no answer within 20 ms", "fourth no answer within 20 ms"));
+  calls.open(milliseconds(5), note("fifth"));  // ends before the one that waits
+  executor.advance(milliseconds(5));
+  EXPECT_EQ(log.back(), "fifth no answer within 5 ms");
+  executor.advance(milliseconds(24));
+  EXPECT_EQ(log.size(), 4U);
+  executor.advance(milliseconds(1));
+  EXPECT_EQ(log.back(), "second no answer within 50 ms");
+  EXPECT_EQ(calls.size(), 0U);
+  EXPECT_FALSE(executor.next_due()) << "a timer without a call";
+}
+
+TEST(CallTable, AHandlerThatRunsOutOfTimeMayForgetTheOthers) {
+  ManualExecutor executor;
+  CallTable calls(executor);
+  int late = 0;
+  for (int i = 0; i < 3; ++i) {
+    calls.open(milliseconds(10), [&](const Result<wire::Frame>&) {
+      ++late;
+      calls.forget_all();
+    });
+  }
+  executor.advance(milliseconds(100));
+  EXPECT_EQ(late, 1);
 }
 
 TEST(MemoryChannel, CallsAndAnswers) {

@@ -392,7 +392,7 @@ TEST_F(RpcTcp, GarbageAfterHelloEndsTheConnection) {
   std::string commit;
   ASSERT_TRUE(encode_frame(frame, commit));
   const std::vector<std::string> garbage{
-      std::string("\x01\x00\x10\x00", 4) + std::string(100, 'x'),    // a frame over 1 MiB
+      std::string("\x01\x00\x40\x00", 4) + std::string(100, 'x'),    // a frame over 4 MiB
       std::string("\x03\x00\x00\x00\xff\xff\xff", 7),                // no message
       commit.substr(0, 4) + std::string(commit.size() - 4, '\x07'),  // a Commit's length, no Commit
   };

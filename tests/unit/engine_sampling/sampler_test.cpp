@@ -7,7 +7,7 @@
 #include <limits>
 #include <map>
 
-#include "engine/sampling/random.h"
+#include "common/base/keyed_random.h"
 
 namespace baton::engine {
 namespace {

@@ -602,15 +602,16 @@ TEST_F(FailoverTest, APairWithTwoMismatchesIsOutUntilANewLife) {
   const auto sink = submit(1);
   pass(500);
   EXPECT_FALSE(sink->end);
-  ASSERT_EQ(pairs.out().size(), 1U);
-  EXPECT_EQ(pairs.out()[0].prefill.name, "p0");
-  EXPECT_EQ(cluster->node("d0").counts().reserves, PairHealth::kMaxInARow)
+  ASSERT_EQ(health.barred().size(), 1U);
+  EXPECT_EQ(health.barred()[0].prefill.name, "p0");
+  EXPECT_EQ(cluster->node("d0").counts().reserves, RouteHealth::kMaxMismatches)
       << "one retry by another lease";
-  EXPECT_FALSE(has_usable_pair(membership->views_of("scripted"), handles_of(pairs, *membership)));
+  EXPECT_FALSE(
+      has_usable_pair(membership->views_of("scripted"), barred_pairs(health, *membership)));
   cluster->remove("d0");
   add("d0");
   pass(300);
-  EXPECT_TRUE(pairs.out().empty());
+  EXPECT_TRUE(health.barred().empty());
   expect_whole(*sink);
 }
 
@@ -626,31 +627,31 @@ TEST_F(FailoverTest, AnotherPairTakesOverAfterAMismatch) {
   pass(500);
   expect_whole(*sink);
   EXPECT_EQ(failovers(FailoverReason::Checksum), 1);
-  EXPECT_TRUE(pairs.out().empty());
+  EXPECT_TRUE(health.barred().empty());
 }
 
-TEST(PairHealth, CountsInARowOnly) {
+TEST(RouteHealth, CountsInARowOnly) {
   const Logger log = Logger::silent();
   int changes = 0;
-  PairHealth pairs(log, nullptr, [&] { ++changes; });
-  const PairHealth::Pair pair{{"p", Incarnation{1}}, {"d", Incarnation{2}}};
-  const PairHealth::Pair other{{"p", Incarnation{1}}, {"e", Incarnation{3}}};
-  pairs.mismatch(pair);
-  pairs.good(pair);
-  pairs.mismatch(pair);
-  pairs.mismatch(other);
-  EXPECT_TRUE(pairs.out().empty());
-  pairs.mismatch(pair);
-  EXPECT_EQ(pairs.out(), std::vector{pair});
-  pairs.good(pair);
-  pairs.started({"d", Incarnation{2}});
-  pairs.started({"x", Incarnation{9}});
-  EXPECT_EQ(pairs.out(), std::vector{pair}) << "a connection made again is no new life";
-  pairs.started({"d", Incarnation{4}});
-  EXPECT_TRUE(pairs.out().empty());
+  RouteHealth health(log, nullptr, {}, [&] { ++changes; });
+  const RouteHealth::Pair pair{{"p", Incarnation{1}}, {"d", Incarnation{2}}};
+  const RouteHealth::Pair other{{"p", Incarnation{1}}, {"e", Incarnation{3}}};
+  health.mismatch(pair);
+  health.verified(pair);
+  health.mismatch(pair);
+  health.mismatch(other);
+  EXPECT_TRUE(health.barred().empty());
+  health.mismatch(pair);
+  EXPECT_EQ(health.barred(), std::vector{pair});
+  health.verified(pair);
+  health.started({"d", Incarnation{2}});
+  health.started({"x", Incarnation{9}});
+  EXPECT_EQ(health.barred(), std::vector{pair}) << "a connection made again is no new life";
+  health.started({"d", Incarnation{4}});
+  EXPECT_TRUE(health.barred().empty());
   EXPECT_EQ(changes, 2);
-  pairs.mismatch(other);
-  EXPECT_EQ(pairs.out(), std::vector{other});
+  health.mismatch(other);
+  EXPECT_EQ(health.barred(), std::vector{other});
 }
 
 TEST_F(FailoverTest, AStuckDataThreadIsSuspectThenDead) {

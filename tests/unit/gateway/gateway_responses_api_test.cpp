@@ -55,6 +55,51 @@ TEST_F(GatewayTest, AResponseThatFailsInTheStreamSaysSo) {
   EXPECT_THAT(reply.body, HasSubstr("\"code\":\"upstream_unreachable\""));
 }
 
+TEST_F(GatewayTest, AResponseCallsToolsAndGoesOnWithTheirOutput) {
+  config.gateway.store_responses_mb = 1;
+  NodeScript calling;
+  calling.answer = [](const GenerateRequest&) {
+    return testing::byte_tokens(
+        "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": 1}}\n</tool_call>");
+  };
+  start_pair(calling, calling);
+  const std::string tools =
+      R"(,"tools":[{"type":"function","name":"f","parameters":{"type":"object"}}],"store":true)";
+  const RawReply reply = post("/v1/responses", ask(tools));
+  ASSERT_EQ(reply.status, 200) << reply.body;
+  EXPECT_EQ(at(reply.body, "/output/0/type"), "function_call");
+  EXPECT_EQ(at(reply.body, "/output/0/name"), "f");
+  EXPECT_EQ(at(reply.body, "/output/0/arguments"), R"({"a": 1})");
+  EXPECT_EQ(at(reply.body, "/tools/0/name"), "f");
+  const RawReply next =
+      post("/v1/responses",
+           ask(tools + R"(,"input":[{"type":"function_call_output","output":"forty","call_id":")" +
+               at(reply.body, "/output/0/call_id") + R"("}],"previous_response_id":")" +
+               at(reply.body, "/id") + "\""));
+  ASSERT_EQ(next.status, 200) << next.body;
+  std::string prompt;
+  for (const TokenId token : last_request("d0").prompt) {
+    prompt += token < 256 ? static_cast<char>(token) : '|';
+  }
+  EXPECT_THAT(prompt, HasSubstr("forty"));
+  EXPECT_THAT(prompt, HasSubstr("tool_call")) << "the call itself, of the kept response";
+}
+
+TEST_F(GatewayTest, AResponseIsHeldToItsFormat) {
+  start_pair();
+  const RawReply reply = post(
+      "/v1/responses",
+      ask(R"(,"text":{"format":{"type":"json_schema","name":"n","schema":{"type":"object"}}})"));
+  ASSERT_EQ(reply.status, 200) << reply.body;
+  EXPECT_EQ(last_request("d0").grammar.kind, Grammar::Kind::JsonSchema);
+  EXPECT_EQ(at(reply.body, "/text/format/name"), "n");
+  const RawReply bad = post(
+      "/v1/responses",
+      ask(R"(,"text":{"format":{"type":"json_schema","name":"n","schema":{"type":"objekt"}}})"));
+  EXPECT_EQ(bad.status, 400) << bad.body;
+  EXPECT_EQ(at(bad.body, "/error/param"), "text.format");
+}
+
 TEST_F(GatewayTest, NothingIsKeptUnlessSwitchedOn) {
   start_pair();
   const RawReply store = post("/v1/responses", ask(R"(,"store":true)"));

@@ -23,14 +23,37 @@ TEST(Probe, TargetsAreEdgesOfTheHistograms) {
   Metrics metrics;
   const Probe probe(metrics, slo);
   probe.prefill.observe(1.0);
+  probe.of("m").ttft[1].observe(0.1);
   const std::string text = metrics.to_text();
   EXPECT_THAT(text,
               HasSubstr(R"(baton_request_phase_seconds_bucket{phase="prefill",le="1.234"} 1)"));
   EXPECT_THAT(
-      text, HasSubstr(R"(baton_inter_token_latency_seconds_bucket{tier="default",le="0.037"} 0)"));
-  const std::string edge = R"(baton_time_to_first_token_seconds_bucket{tier="default",le="2.5"} 0)";
+      text,
+      HasSubstr(
+          R"(baton_inter_token_latency_seconds_bucket{model_name="m",tier="default",le="0.037"} 0)"));
+  const std::string edge =
+      R"(
+baton_time_to_first_token_seconds_bucket{model_name="m",tier="default",le="2.5"} 1)";
   ASSERT_THAT(text, HasSubstr(edge));
   EXPECT_THAT(text.substr(text.find(edge) + 1), Not(HasSubstr(edge))) << "the edge stands twice";
+}
+
+TEST(Probe, SpeaksTheNamesOfVllmWithARole) {
+  Metrics metrics;
+  const Probe probe(metrics);
+  probe.of("m").generated_tokens.add(3);
+  probe.of("other").generated_tokens.add(2);
+  const std::string text = metrics.to_text();
+  EXPECT_THAT(text, HasSubstr(R"(vllm:generation_tokens_total{model_name="m",role="gateway"} 3)"));
+  EXPECT_THAT(text,
+              HasSubstr(R"(vllm:generation_tokens_total{model_name="other",role="gateway"} 2)"));
+  EXPECT_THAT(text, HasSubstr(R"(vllm:time_to_first_token_seconds_bucket{model_name="m",)"));
+}
+
+TEST(Probe, OneThatCountsNothingTakesEveryModel) {
+  const Probe probe;
+  probe.of("m").ttft[0].observe(1);
+  EXPECT_EQ(probe.of("m").generated_tokens.value(), 0);
 }
 
 NodeView node(NodeRole role, std::uint32_t credits) {

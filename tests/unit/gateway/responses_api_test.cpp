@@ -67,8 +67,22 @@ INSTANTIATE_TEST_SUITE_P(
                  "input[0].content[0].text",
                  "invalid_type"},
         BadField{R"(,"input":[{"type":"function_call_output","output":"x"}])",
+                 "input[0].call_id",
+                 "missing_required_parameter"},
+        BadField{R"(,"input":[{"type":"function_call_output","call_id":"c"}])",
+                 "input[0].output",
+                 "missing_required_parameter"},
+        BadField{R"(,"input":[{"type":"function_call","call_id":"c","name":"f"}])",
+                 "input[0].arguments",
+                 "missing_required_parameter"},
+        BadField{
+            R"(,"input":[{"type":"function_call","call_id":"c","name":"f","arguments":"[1]"}])",
+            "input[0].arguments",
+            "invalid_value"},
+        BadField{R"(,"input":[{"type":"item_reference","id":"x"}])",
                  "input[0].type",
                  "unsupported_value"},
+        BadField{R"(,"input":[{"type":7}])", "input[0].type", "invalid_type"},
         BadField{R"(,"instructions":1)", "instructions", "invalid_type"},
         BadField{R"(,"max_output_tokens":0)", "max_output_tokens", "invalid_value"},
         BadField{R"(,"temperature":3)", "temperature", "invalid_value"},
@@ -78,14 +92,30 @@ INSTANTIATE_TEST_SUITE_P(
         BadField{R"(,"stream_options":{})", "stream_options", "invalid_value"},
         BadField{R"(,"store":"yes")", "store", "invalid_type"},
         BadField{R"(,"previous_response_id":1)", "previous_response_id", "invalid_type"},
-        BadField{
-            R"(,"text":{"format":{"type":"json_object"}})", "text.format", "unsupported_parameter"},
+        BadField{R"(,"text":{"format":{"type":"x"}})", "text.format.type", "invalid_value"},
+        BadField{R"(,"text":{"format":{"type":"json_schema"}})",
+                 "text.format.name",
+                 "missing_required_parameter"},
+        BadField{R"(,"text":{"format":{"type":"json_schema","name":"n","schema":3}})",
+                 "text.format.schema",
+                 "invalid_type"},
         BadField{R"(,"text":{"format":{}})", "text.format.type", "missing_required_parameter"},
         BadField{R"(,"text":{"verbosity":"low"})", "text.verbosity", "unsupported_parameter"},
         BadField{R"(,"text":1)", "text", "invalid_type"},
-        BadField{R"(,"tools":[{"type":"web_search"}])", "tools", "unsupported_parameter"},
-        BadField{R"(,"tool_choice":"required")", "tool_choice", "unsupported_parameter"},
-        BadField{R"(,"tool_choice":{"type":"function"})", "tool_choice", "unsupported_parameter"},
+        BadField{R"(,"tools":[{"type":"web_search"}])", "tools[0].type", "unsupported_value"},
+        BadField{R"(,"tools":[{"type":"function","function":{"name":"f"}}])",
+                 "tools[0].name",
+                 "missing_required_parameter"},
+        BadField{R"(,"tools":[{"type":"function","name":"f"},{"type":"function","name":"f"}])",
+                 "tools[1].name",
+                 "invalid_value"},
+        BadField{R"(,"tool_choice":"required")", "tool_choice", "invalid_value"},
+        BadField{R"(,"tool_choice":{"type":"function"})",
+                 "tool_choice.name",
+                 "missing_required_parameter"},
+        BadField{
+            R"(,"tool_choice":{"type":"function","name":"f"})", "tool_choice", "invalid_value"},
+        BadField{R"(,"max_tool_calls":0)", "max_tool_calls", "invalid_value"},
         BadField{R"(,"truncation":"auto")", "truncation", "unsupported_parameter"},
         BadField{R"(,"truncation":"x")", "truncation", "invalid_value"},
         BadField{R"(,"background":true)", "background", "unsupported_parameter"},
@@ -121,6 +151,67 @@ TEST(ResponsesRequest, StringsAndItemsBecomeMessages) {
   EXPECT_EQ(parse(R"(,"include":["message.output_text.logprobs"])")->sampling.num_logprobs, 0);
 }
 
+constexpr const char* kTools =
+    R"(,"tools":[{"type":"function","name":"f","description":"d","strict":true,"parameters":)"
+    R"({"type":"object","properties":{"a":{"type":"integer"}}}},{"type":"function","name":"g"}])";
+
+TEST(ResponsesRequest, ToolsAreFlat) {
+  const auto request = parse(kTools);
+  ASSERT_TRUE(request) << request.error().message;
+  EXPECT_EQ(request->tools.choice, ToolChoice::Auto);
+  EXPECT_EQ(request->tools.tools_json(),
+            R"([{"type":"function","function":{"name":"f","description":"d","parameters":)"
+            R"({"type":"object","properties":{"a":{"type":"integer"}}}}},)"
+            R"({"type":"function","function":{"name":"g","description":"","parameters":)"
+            R"({"type":"object","properties":{}}}}])");
+  EXPECT_TRUE(request->tools.tools[0].strict);
+  const auto named =
+      parse(std::string(kTools) + R"(,"tool_choice":{"type":"function","name":"g"})");
+  ASSERT_TRUE(named) << named.error().message;
+  EXPECT_EQ(named->tools.choice, ToolChoice::Named);
+  EXPECT_EQ(named->tools.tools.size(), 1U);
+  const auto allowed =
+      parse(std::string(kTools) + R"(,"tool_choice":{"type":"allowed_tools","mode":"required",)"
+                                  R"("tools":[{"type":"function","name":"f"}]})");
+  ASSERT_TRUE(allowed) << allowed.error().message;
+  EXPECT_EQ(allowed->tools.choice, ToolChoice::Required);
+  EXPECT_EQ(allowed->tools.tools.front().name, "f");
+}
+
+TEST(ResponsesRequest, FormatsBecomeGrammars) {
+  EXPECT_EQ(parse(R"(,"text":{"format":{"type":"json_object"}})")->output.grammar.kind,
+            Grammar::Kind::Json);
+  const auto schema = parse(
+      R"(,"text":{"format":{"type":"json_schema","name":"n","strict":true,"schema":{"type":"object"}}})");
+  ASSERT_TRUE(schema) << schema.error().message;
+  EXPECT_EQ(schema->output.grammar.kind, Grammar::Kind::JsonSchema);
+  EXPECT_EQ(schema->output.grammar.text, R"({"type":"object"})");
+  EXPECT_EQ(schema->output.param, "text.format");
+}
+
+TEST(ResponsesRequest, CallsAndOutputsBecomeMessages) {
+  const auto request = parse(
+      R"(,"input":[{"role":"user","content":"q"},{"type":"reasoning","id":"rs","summary":[]},)"
+      R"({"type":"message","role":"assistant","content":[{"type":"output_text","text":"wait"}]},)"
+      R"({"type":"function_call","call_id":"c1","name":"f","arguments":"{\"a\": 1}","id":"fc"},)"
+      R"({"type":"function_call","call_id":"c2","name":"g","arguments":""},)"
+      R"({"type":"function_call_output","call_id":"c1","output":"one"},)"
+      R"({"type":"function_call_output","call_id":"c2","output":[{"type":"input_text","text":"two"}]},)"
+      R"({"type":"function_call","call_id":"c3","name":"g","arguments":"{}"}])");
+  ASSERT_TRUE(request) << request.error().message;
+  ASSERT_EQ(request->messages.size(), 5U);
+  EXPECT_EQ(request->messages[1].content, "wait");
+  EXPECT_EQ(request->messages[1].extra_json,
+            R"({"tool_calls":[{"id":"c1","type":"function","function":{"name":"f",)"
+            R"("arguments":{"a":1}}},{"id":"c2","type":"function","function":{"name":"g",)"
+            R"("arguments":{}}}]})");
+  EXPECT_EQ(request->messages[2].role, "tool");
+  EXPECT_EQ(request->messages[2].extra_json, R"({"tool_call_id":"c1"})");
+  EXPECT_EQ(request->messages[3].content, "two");
+  EXPECT_EQ(request->messages[4].role, "assistant");
+  EXPECT_EQ(request->messages[4].content, "");
+}
+
 struct Event {
   std::string type;
   std::string data;
@@ -145,9 +236,10 @@ ResponseEventWriter make_writer(ResponseEventWriter::Keep keep = {}, const char*
 
 TEST(ResponseEvents, ComeInTheirOrder) {
   std::string kept;
-  auto writer = make_writer([&](const std::string& json, const std::string& text) {
+  auto writer = make_writer([&](const std::string& json, const engine::ChatMessage& turn) {
     kept = json;
-    EXPECT_EQ(text, "Hi \"you\"");
+    EXPECT_EQ(turn.role, "assistant");
+    EXPECT_EQ(turn.content, "Hi \"you\"");
   });
   std::string out;
   writer.begin(out, 0, {});
@@ -186,6 +278,93 @@ TEST(ResponseEvents, ComeInTheirOrder) {
   EXPECT_EQ(at(response, "/usage/total_tokens"), "8");
 }
 
+using Kind = AnswerPart::Kind;
+
+const AnswerParts kParts{{Kind::Reasoning, 0, "hm", ""},
+                         {Kind::Content, 0, "Wait.", ""},
+                         {Kind::CallBegin, 0, "f", "call_1"},
+                         {Kind::CallArguments, 0, "{\"a\":1}", ""},
+                         {Kind::CallBegin, 1, "g", "call_2"},
+                         {Kind::CallArguments, 1, "{}", ""}};
+
+TEST(ResponseEvents, ReasoningTextAndCallsAreItemsOfTheirOwn) {
+  engine::ChatMessage kept;
+  auto writer = make_writer(
+      [&](const std::string&, const engine::ChatMessage& turn) { kept = turn; }, kTools);
+  std::string out;
+  writer.begin(out, 0, {});
+  for (const AnswerPart& part : kParts) {
+    const AnswerParts one{part};
+    writer.chunk(out, {.parts = &one}, {});
+  }
+  const AnswerParts none;
+  writer.close(out, {.parts = &none}, {.finish = FinishReason::Stop, .has_calls = true}, {}, "");
+  writer.finish(out, Usage{5, 9, 0, 2});
+  std::vector<std::string> types;
+  std::string places;
+  for (const Event& event : events_of(out)) {
+    types.push_back(event.type.substr(event.type.find('.') + 1));
+    places += at(event.data, "/output_index") == "absent" ? "-" : at(event.data, "/output_index");
+    if (at(event.data, "/item_id") != "absent") {
+      const std::string item = "/response/output/" + at(event.data, "/output_index") + "/id";
+      EXPECT_EQ(at(event.data, "/item_id"), at(events_of(out).back().data, item));
+    }
+  }
+  EXPECT_THAT(types,
+              ElementsAre("created",
+                          "in_progress",
+                          "output_item.added",
+                          "content_part.added",
+                          "reasoning_text.delta",
+                          "reasoning_text.done",
+                          "content_part.done",
+                          "output_item.done",
+                          "output_item.added",
+                          "content_part.added",
+                          "output_text.delta",
+                          "output_text.done",
+                          "content_part.done",
+                          "output_item.done",
+                          "output_item.added",
+                          "function_call_arguments.delta",
+                          "function_call_arguments.done",
+                          "output_item.done",
+                          "output_item.added",
+                          "function_call_arguments.delta",
+                          "function_call_arguments.done",
+                          "output_item.done",
+                          "completed"));
+  EXPECT_EQ(places, "--00000011111122223333-");
+  const std::string response = at(events_of(out).back().data, "/response");
+  EXPECT_EQ(at(response, "/output/0/content/0/text"), "hm");
+  EXPECT_EQ(at(response, "/output/1/content/0/text"), "Wait.");
+  EXPECT_EQ(at(response, "/output/2/call_id"), "call_1");
+  EXPECT_EQ(at(response, "/output/2/arguments"), "{\"a\":1}");
+  EXPECT_EQ(at(response, "/output/3/name"), "g");
+  EXPECT_EQ(at(response, "/output/3/status"), "completed");
+  EXPECT_EQ(at(response, "/usage/output_tokens_details/reasoning_tokens"), "2");
+  EXPECT_EQ(at(response, "/tools/0/name"), "f") << "tools come back as they were sent";
+  EXPECT_EQ(kept.content, "Wait.");
+  EXPECT_EQ(at(kept.extra_json, "/tool_calls/1/function/name"), "g");
+
+  auto same = make_writer({}, kTools);
+  const std::vector<WholeChoice> choices{
+      {{.parts = &kParts}, {.finish = FinishReason::Stop, .has_calls = true}, {}, {}}};
+  EXPECT_EQ(same.whole(choices, Usage{5, 9, 0, 2}, ""), response);
+}
+
+TEST(ResponseEvents, ACallThatIsCutIsIncompleteAndNotKeptAsACall) {
+  engine::ChatMessage kept{"", "", "", "unset"};
+  auto writer = make_writer(
+      [&](const std::string&, const engine::ChatMessage& turn) { kept = turn; }, kTools);
+  const AnswerParts parts{{Kind::CallBegin, 0, "f", "call_1"},
+                          {Kind::CallArguments, 0, "{\"a\":", ""}};
+  const std::vector<WholeChoice> choices{{{.parts = &parts}, {FinishReason::Length}, {}, {}}};
+  const std::string json = writer.whole(choices, Usage{5, 9, 0}, "");
+  EXPECT_EQ(at(json, "/output/0/status"), "incomplete");
+  EXPECT_EQ(kept.extra_json, "");
+}
+
 TEST(ResponseEvents, AnAnswerCutByItsLimitIsIncomplete) {
   auto writer = make_writer({}, R"(,"max_output_tokens":2,"metadata":{"k":"v"})");
   const std::vector<WholeChoice> choices{{{.text = "ab"}, {FinishReason::Length}, {}, {}}};
@@ -200,7 +379,7 @@ TEST(ResponseEvents, AnAnswerCutByItsLimitIsIncomplete) {
 }
 
 TEST(ResponseEvents, AFailureIsTheLastEventAndKeepsNothing) {
-  auto writer = make_writer([](const std::string&, const std::string&) { FAIL(); });
+  auto writer = make_writer([](const std::string&, const engine::ChatMessage&) { FAIL(); });
   std::string out;
   writer.fail(out, bad_request("c", "", "m"));
   const auto events = events_of(out);

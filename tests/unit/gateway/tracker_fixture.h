@@ -13,8 +13,8 @@
 
 #include "common/exec/manual_executor.h"
 #include "gateway/membership.h"
-#include "gateway/pair_health.h"
 #include "gateway/request_tracker.h"
+#include "gateway/route_health.h"
 #include "tests/support/byte_tokenizer.h"
 #include "tests/support/memory_channel.h"
 #include "tests/support/scripted_node.h"
@@ -84,7 +84,7 @@ class TrackerTest : public ::testing::Test {
             [this](Node& node, const wire::KvEvents& events) {
               tracker->on_kv_events(node, events);
             }});
-    tracker = std::make_unique<RequestTracker>(executor, *membership, pairs, log, probe, options);
+    tracker = std::make_unique<RequestTracker>(executor, *membership, health, log, probe, options);
     ASSERT_TRUE(membership->listen(kAddress));
     cluster = std::make_unique<testing::ScriptedCluster>(executor, *node_network);
   }
@@ -141,7 +141,7 @@ class TrackerTest : public ::testing::Test {
   const Logger log = Logger::silent();
   Metrics metrics;
   const Probe probe{metrics};
-  PairHealth pairs{log, nullptr, [] {}};
+  RouteHealth health{log, nullptr, {}, [] {}};
   std::unique_ptr<Network> gateway_network;
   std::unique_ptr<Network> node_network;
   std::unique_ptr<Membership> membership;

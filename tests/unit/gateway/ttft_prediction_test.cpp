@@ -100,33 +100,35 @@ TEST(TtftPrediction, FactorRisesWithWhatCameTooLate) {
   const TtftPrediction::Answer said{seconds(1), seconds(0), seconds(1)};
   const Duration target = seconds(2);
   for (int i = 0; i < 20; ++i) {
-    prediction.on_first_token(said, milliseconds(1500), target);
+    prediction.on_first_token(Tier::Default, said, milliseconds(1500), target);
   }
-  EXPECT_NEAR(prediction.factor(), 1.5, 0.1);
-  const double high = prediction.factor();
+  EXPECT_NEAR(prediction.factor(Tier::Default), 1.5, 0.1);
+  const double high = prediction.factor(Tier::Default);
   // Fixed costs of an idle cluster teach nothing.
   prediction.on_first_token(
-      {milliseconds(0), milliseconds(1), milliseconds(1)}, milliseconds(90), target);
-  EXPECT_EQ(prediction.factor(), high);
+      Tier::Default, {milliseconds(0), milliseconds(1), milliseconds(1)}, milliseconds(90), target);
+  EXPECT_EQ(prediction.factor(Tier::Default), high);
   // One in twenty may be late.
   for (int i = 0; i < 4000; ++i) {
-    prediction.on_first_token(said, milliseconds(i % 25 == 0 ? 1500 : 700), target);
+    prediction.on_first_token(Tier::Default, said, milliseconds(i % 25 == 0 ? 1500 : 700), target);
   }
-  EXPECT_NEAR(prediction.factor(), 0.72, 0.06);
+  EXPECT_NEAR(prediction.factor(Tier::Default), 0.72, 0.06);
   for (int i = 0; i < 1000; ++i) {
-    prediction.on_first_token(said, seconds(100), target);
+    prediction.on_first_token(Tier::Default, said, seconds(100), target);
   }
-  EXPECT_EQ(prediction.factor(), 8);
+  EXPECT_EQ(prediction.factor(Tier::Default), 8);
 }
 
 // Two nodes of one credit each whose real speed varies and is 30 % below what they report; prompts
 // of very different lengths come at `load` times what they can do.
 struct Overload {
-  explicit Overload(double load_times, std::uint64_t seed)
-      : load(load_times), random(seeded_random(seed)) {
-    policies = shares(0, 0, 0);
-    policies[1].limit = 1'000'000;
-    policies[1].starve_after = seconds(5);
+  Overload(double load_times, std::uint64_t seed, std::vector<Tier> asked = {Tier::Default})
+      : load(load_times), tiers(std::move(asked)), random(seeded_random(seed)) {
+    policies = shares(0.5, 0.3, 0.05);
+    for (TierPolicy& tier : policies) {
+      tier.limit = 1'000'000;
+      tier.starve_after = seconds(5);
+    }
   }
 
   double uniform() { return static_cast<double>(random() >> 11U) / 9007199254740992.0; }
@@ -160,9 +162,11 @@ struct Overload {
             std::chrono::duration_cast<Duration>(std::chrono::duration<double>(takes)), [&, id] {
               const Request done = requests.extract(id->value).mapped();
               const Duration took = executor.now() - done.received;
-              prediction.on_first_token(done.said, took, target);
+              const Tier tier = done.ticket.tier;
+              prediction.on_first_token(tier, done.said, took, target);
               tokens_done += static_cast<double>(done.ticket.tokens);
-              (took <= target ? in_time : late) += 1;
+              tokens_of[static_cast<std::size_t>(tier)] += static_cast<double>(done.ticket.tokens);
+              (took <= target ? in_time : late)[static_cast<std::size_t>(tier)] += 1;
               ++free;
               begin();
             }));
@@ -171,14 +175,15 @@ struct Overload {
     std::function<void()> arrive = [&] {
       const auto tokens = static_cast<std::uint32_t>(20 + uniform() * uniform() * 1000);
       const std::vector<NodeView> nodes{prefill_node(1, 1000, 0), prefill_node(2, 1000, 0)};
+      const Tier tier = tiers[random() % tiers.size()];
       const auto said =
-          prediction.predict(nodes, queue.waiting_tokens("m"), policies, Tier::Default, tokens);
+          prediction.predict(nodes, queue.waiting_tokens("m"), policies, tier, tokens);
       if (said->total() > target) {
         ++refused;
       } else {
         const RequestId id{++next_id};
-        const auto ticket =
-            queue.enter("m", id, Tier::Default, tokens, executor.now(), executor.now());
+        const auto ticket = queue.enter("m", id, tier, tokens, executor.now(), executor.now());
+        prediction.on_entered(executor.now(), tier, tokens);
         requests.emplace(id.value, Request{*ticket, *said, executor.now()});
         begin();
       }
@@ -198,11 +203,13 @@ struct Overload {
 
   Duration target = seconds(3);
   const double load;
+  const std::vector<Tier> tiers;  // those that are asked for, equally often
   RandomSource random;
   TierPolicies policies;
   TtftPrediction prediction;
-  int in_time = 0;
-  int late = 0;
+  std::array<int, kNumTiers> in_time{};
+  std::array<int, kNumTiers> late{};
+  std::array<double, kNumTiers> tokens_of{};  // done
   int refused = 0;
   std::size_t unfinished = 0;
   double tokens_done = 0;
@@ -214,11 +221,56 @@ TEST(TtftPrediction, AtThreeTimesTheCapacityWhatIsAcceptedIsInTime) {
     Overload overload(3, seed);
     overload.run(seconds(300));
     EXPECT_EQ(overload.unfinished, 0U);
-    EXPECT_GT(overload.refused, 0.5 * overload.in_time) << "of long prompts most";
-    EXPECT_GE(overload.in_time, 0.93 * (overload.in_time + overload.late)) << "seed " << seed;
+    EXPECT_GT(overload.refused, 0.5 * overload.in_time[1]) << "of long prompts most";
+    EXPECT_GE(overload.in_time[1], 0.93 * (overload.in_time[1] + overload.late[1]))
+        << "seed " << seed;
     // Caution does not leave the nodes idle.
     EXPECT_GE(overload.tokens_done, 0.95 * overload.work_possible) << "seed " << seed;
   }
+}
+
+// The lowest tier is served at its share for as long as the others bring work, whatever waits now.
+TEST(TtftPrediction, AtThreeTimesTheCapacityEveryTierIsInTimeAndHasItsShare) {
+  for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+    Overload overload(3, seed, {Tier::Priority, Tier::Default, Tier::Flex});
+    overload.target = seconds(10);
+    overload.run(seconds(1'000));
+    EXPECT_EQ(overload.unfinished, 0U);
+    int in_time = 0;
+    int all = 0;
+    for (std::size_t i = 0; i < kNumTiers; ++i) {
+      in_time += overload.in_time[i];
+      all += overload.in_time[i] + overload.late[i];
+      // Flex has some 300 requests, and a factor to learn from them.
+      EXPECT_GE(overload.in_time[i], 0.85 * (overload.in_time[i] + overload.late[i]))
+          << kTierNames[i] << " seed " << seed;
+      EXPECT_GE(overload.tokens_of[i], 0.8 * overload.policies[i].share * overload.tokens_done)
+          << kTierNames[i] << " seed " << seed;
+    }
+    EXPECT_GE(in_time, 0.92 * all) << "seed " << seed;
+    EXPECT_GE(overload.tokens_done, 0.95 * overload.work_possible) << "seed " << seed;
+  }
+}
+
+TEST(TtftPrediction, OthersWorkToComeCountsOnlyAsFarAsItComes) {
+  TtftPrediction prediction;
+  const std::vector<NodeView> nodes{prefill_node(1, 1000, 0)};
+  const TierPolicies tiers = shares(0.5, 0.3, 0.05);
+  const auto wait = [&] {
+    return seconds_of(prediction.predict(nodes, {400, 0, 100}, tiers, Tier::Flex, 1)->wait);
+  };
+  EXPECT_DOUBLE_EQ(wait(), 0.5) << "nobody else comes";
+  TimePoint now{};
+  for (int i = 0; i < 300; ++i) {
+    now += milliseconds(100);
+    prediction.on_entered(now, Tier::Priority, 50);
+  }
+  EXPECT_NEAR(wait(), 1.0, 0.05) << "half of the rate is taken";
+  for (int i = 0; i < 300; ++i) {
+    now += milliseconds(100);
+    prediction.on_entered(now, Tier::Priority, 100);
+  }
+  EXPECT_NEAR(wait(), 2.0, 0.05) << "its share is left: 5 % for 100 tokens";
 }
 
 TEST(TtftPrediction, AtHalfTheCapacityHardlyAnyIsRefused) {
@@ -226,7 +278,7 @@ TEST(TtftPrediction, AtHalfTheCapacityHardlyAnyIsRefused) {
   overload.target = seconds(6);
   overload.run(seconds(300));
   EXPECT_EQ(overload.unfinished, 0U);
-  EXPECT_LT(overload.refused, 0.02 * overload.in_time);
+  EXPECT_LT(overload.refused, 0.02 * overload.in_time[1]);
 }
 
 }  // namespace

@@ -5,17 +5,15 @@
 #include <set>
 
 #include "common/base/random.h"
-#include "gateway/routing/sent_blocks.h"
 
 namespace baton::gateway {
 namespace {
 
-using std::chrono::seconds;
 using Chain = std::vector<std::uint64_t>;
 
 std::vector<std::uint32_t> match(const PrefixMap& map, const Chain& chain) {
   std::vector<std::uint32_t> matched;
-  map.match(chain, matched);
+  map.match(chain, {}, matched);
   return matched;
 }
 
@@ -140,75 +138,22 @@ TEST(PrefixMap, AgreesWithSets) {
   }
 }
 
-TEST(SentBlocks, AreExpectedUntilSomeTimeAfterTheyAreComputed) {
+TEST(PrefixMap, WhatIsExpectedSoonCountsAsHeld) {
   PrefixMap map(1);
-  SentBlocks sent(map, 1, seconds(2));
-  const auto slot = map.add();
-  const TimePoint start{};
-  const auto ticket = sent.sent({{slot, {1, 2, 3}}});
-  sent.expire(start + seconds(100));  // a long prompt is still computed
-  EXPECT_EQ(match(map, {1, 2, 3})[slot], 3U);
-  sent.settled(ticket, start + seconds(100), true);
-  sent.settled(ticket, start + seconds(100), true);
-  sent.expire(start + seconds(101));
-  EXPECT_EQ(match(map, {1, 2, 3})[slot], 3U);
-  sent.expire(start + seconds(102));
-  EXPECT_EQ(match(map, {1, 2, 3})[slot], 0U);
-  EXPECT_EQ(sent.size(), 0U);
-  EXPECT_EQ(map.size(), 0U);
-}
-
-TEST(SentBlocks, OneRequestsEndLeavesWhatAnotherOneExpects) {
-  PrefixMap map(1);
-  SentBlocks sent(map, 1, seconds(2));
-  const auto slot = map.add();
-  const auto first = sent.sent({{slot, {1, 2}}});
-  const auto second = sent.sent({{slot, {1}}});
-  sent.settled(first, TimePoint{}, true);
-  sent.expire(TimePoint{} + seconds(2));
-  EXPECT_EQ(match(map, {1, 2})[slot], 1U);
-  map.store(slot, Chain{1});
-  sent.settled(second, TimePoint{}, true);
-  sent.expire(TimePoint{} + seconds(2));
-  EXPECT_EQ(match(map, {1, 2})[slot], 1U) << "announced meanwhile";
-}
-
-TEST(SentBlocks, AreMovedOnlyOnceTheyAreComputed) {
-  PrefixMap map(1);
-  SentBlocks sent(map, 1, seconds(2));
-  const auto computes = map.add();
-  const auto decodes = map.add();
-  const auto good = sent.sent({{computes, {1, 2}}}, {{decodes, {1, 2}}});
-  const auto fails = sent.sent({{computes, {7}}}, {{decodes, {7}}});
-  EXPECT_EQ(match(map, {1, 2})[computes], 2U);
-  EXPECT_EQ(match(map, {1, 2})[decodes], 0U);
-  sent.settled(good, TimePoint{}, true);
-  sent.settled(fails, TimePoint{}, false);
-  EXPECT_EQ(match(map, {1, 2})[decodes], 2U);
-  EXPECT_EQ(match(map, {7})[decodes], 0U);
-  sent.expire(TimePoint{} + seconds(2));
-  EXPECT_EQ(map.size(), 0U);
-  EXPECT_EQ(sent.size(), 0U);
-}
-
-TEST(SentBlocks, OutliveTheNodeTheyWereSentTo) {
-  PrefixMap map(1);
-  SentBlocks sent(map, 1, seconds(2));
-  const auto old = map.add();
-  const auto ticket = sent.sent({{old, {1, 2}}});
-  map.retire(old);
-  while (map.sweep()) {
-  }
-  const auto fresh = map.add();
-  ASSERT_EQ(fresh, old);
-  EXPECT_EQ(match(map, {1, 2})[fresh], 0U);
-  const auto mine = sent.sent({{fresh, {1}}});
-  sent.settled(ticket, TimePoint{}, true);
-  sent.expire(TimePoint{} + seconds(2));
-  EXPECT_EQ(match(map, {1, 2})[fresh], 1U);
-  sent.settled(mine, TimePoint{}, true);
-  sent.expire(TimePoint{} + seconds(2));
-  EXPECT_EQ(map.size(), 0U);
+  const auto a = map.add();
+  const auto b = map.add();
+  const auto c = map.add();
+  map.store(a, Chain{1, 2, 5});
+  map.store(b, Chain{3, 4});
+  std::vector<std::uint32_t> matched;
+  map.match(Chain{1, 2, 3, 4, 5}, std::vector<std::uint32_t>{0, 2}, matched);
+  EXPECT_EQ(matched[a], 2U);
+  EXPECT_EQ(matched[b], 4U) << "two to come, two that are there";
+  EXPECT_EQ(matched[c], 0U);
+  map.match(Chain{1, 2, 3, 4, 5}, std::vector<std::uint32_t>{4, 2, 5}, matched);
+  EXPECT_EQ(matched[a], 5U);
+  EXPECT_EQ(matched[b], 4U);
+  EXPECT_EQ(matched[c], 5U);
 }
 
 }  // namespace

@@ -166,6 +166,27 @@ TEST(CallParser, GemmaCallsMayStandInAFence) {
 }
 
 // Texts of fragments that matter, cut in every way: fuzz::AnswerTextFuzz has the promises.
+// A call that is cut inside of a string, in which many others seem to begin: each is looked at, and
+// what was looked at is not moved about for each. That would cost the square of 8 MB: minutes.
+TEST(CallParser, ManyBeginningsInACallThatIsCutCostNoSquare) {
+  const auto repeated = [](const std::string& part) {
+    std::string text;
+    while (text.size() < (std::size_t{8} << 20)) {
+      text += part;
+    }
+    return text;
+  };
+  const std::string cut = "[TOOL_CALLS]now{\"a\":\"" + repeated("[TOOL_CALLS]now{");
+  std::vector<std::string> pieces;
+  for (std::size_t at = 0; at < cut.size(); at += 1000) {
+    pieces.push_back(cut.substr(at, 1000));
+  }
+  EXPECT_TRUE(parsed(ToolFormat::Mistral, pieces, true) == cut);
+  EXPECT_TRUE(parsed(ToolFormat::Mistral, {cut}, true) == cut);
+  const std::string marks = repeated("[TOOL_CALLS]!");
+  EXPECT_TRUE(parsed(ToolFormat::Mistral, {marks}) == marks);
+}
+
 TEST(CallParser, CutsAnywhereChangeNothing) {
   const std::vector<std::string> fragments = {"<tool_call>",
                                               "</tool_call>",

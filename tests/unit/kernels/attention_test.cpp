@@ -52,6 +52,8 @@ constexpr Case kCases[] = {
     {"softcap i16", 4, 2, 80, 0, 30.0F, 16, KvDType::I16, 280},
     {"odd head i16", 3, 3, 20, 64, 0, 32, KvDType::I16, 270},
     {"wide head i16", 1, 1, 512, 0, 0, 16, KvDType::I16, 40},
+    {"a head a group i16", 2, 2, 32, 0, 0, 48, KvDType::I16, 270},
+    {"five heads a group i16", 5, 1, 48, 100, 0, 16, KvDType::I16, 270},
 };
 
 // Values and weights are rounded to 12 bits where the arena has no codes of its own.
@@ -270,6 +272,52 @@ TEST(Attention, SlicesOfDifferentSequencesDoNotMeet) {
       named.backend->attention(arena, params, {&slice, 1}, q.data(), q_width, alone.data());
     }
     testing::expect_same_bits(together, alone, named.name);
+  }
+}
+
+// Alone a sequence's few rows go by chunks, which many sequences in a step need not: the same bits.
+TEST(Attention, ManySequencesInAStepAreEachAsIfAlone) {
+  constexpr std::size_t kSequences = 12;
+  constexpr std::uint32_t kBlocks = 18;  // each
+  std::mt19937 rng(24);
+  const AttentionParams params{.heads = 6, .kv_heads = 2, .head_dim = 32, .scale = 0.18F};
+  const std::size_t q_width = 6 * 32;
+  const std::size_t kv_width = 2 * 32;
+  for (const KvDType dtype : {KvDType::I16, KvDType::I8, KvDType::F16}) {
+    const KvLayout layout{1, 2, 32, 32, dtype};
+    std::vector<std::vector<BlockId>> tables(kSequences);
+    for (std::uint32_t i = 0; i < kSequences * kBlocks; ++i) {
+      tables[i % kSequences].push_back(BlockId{i});
+    }
+    std::vector<AttentionSlice> slices;
+    std::size_t rows = 0;
+    for (std::size_t s = 0; s < kSequences; ++s) {
+      const std::size_t count = 1 + s % 2;
+      slices.push_back({rows, count, static_cast<std::uint32_t>(250 + 25 * s), tables[s]});
+      rows += count;
+    }
+    const std::vector<float> q = random_floats(rows * q_width, rng);
+    const std::vector<float> kv = random_floats(kBlocks * 32 * kv_width, rng);
+    std::vector<float> want;
+    for (const NamedBackend& named : testing::cpu_backends()) {
+      std::vector<std::byte> memory(kSequences * kBlocks * layout.block_bytes(), std::byte{0xFF});
+      const KvArenaView arena{memory.data(), layout, kSequences * kBlocks};
+      for (const AttentionSlice& slice : slices) {
+        const AttentionSlice all{0, slice.first_position + slice.num_rows, 0, slice.blocks};
+        named.backend->write_kv(arena, params, {&all, 1}, kv.data(), kv.data(), kv_width);
+      }
+      std::vector<float> together(rows * q_width);
+      std::vector<float> alone(rows * q_width);
+      named.backend->attention(arena, params, slices, q.data(), q_width, together.data());
+      for (const AttentionSlice& slice : slices) {
+        named.backend->attention(arena, params, {&slice, 1}, q.data(), q_width, alone.data());
+      }
+      testing::expect_same_bits(together, alone, named.name);
+      if (want.empty()) {
+        want = together;
+      }
+      testing::expect_same_bits(together, want, named.name);
+    }
   }
 }
 

@@ -1,8 +1,5 @@
 #include "tests/unit/kernels/kernel_fixtures.h"
 
-#include <fmt/format.h>
-#include <gtest/gtest.h>
-
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -104,15 +101,6 @@ std::vector<NamedBackend> all_backends() {
   return backends;
 }
 
-std::vector<float> random_floats(std::size_t count, std::mt19937& rng, float spread) {
-  std::normal_distribution<float> normal(0.0F, spread);
-  std::vector<float> out(count);
-  for (float& x : out) {
-    x = normal(rng);
-  }
-  return out;
-}
-
 RandomWeight random_weight(DType dtype, std::size_t rows, std::size_t cols, std::mt19937& rng) {
   RandomWeight weight{dtype, rows, cols, std::vector<std::byte>(rows * row_bytes(dtype, cols))};
   if (dtype == DType::F32 || dtype == DType::F16 || dtype == DType::BF16) {
@@ -204,21 +192,6 @@ std::vector<double> oracle_values(const RandomWeight& weight) {
     }
   }
   return values;
-}
-
-void expect_same_bits(const std::vector<float>& got,
-                      const std::vector<float>& want,
-                      const std::string& what) {
-  ASSERT_EQ(got.size(), want.size()) << what;
-  if (got.empty() || std::memcmp(got.data(), want.data(), got.size() * sizeof(float)) == 0) {
-    return;
-  }
-  std::size_t i = 0;
-  while (std::memcmp(&got[i], &want[i], sizeof(float)) == 0) {
-    ++i;
-  }
-  ADD_FAILURE() << fmt::format(
-      "{}: first difference at {} of {}: {} and {}", what, i, got.size(), got[i], want[i]);
 }
 
 }  // namespace baton::kernels::testing

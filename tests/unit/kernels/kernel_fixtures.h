@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "kernels/ops.h"
+#include "tests/unit/kernels/float_rows.h"
 
 namespace baton::kernels::testing {
 
@@ -36,8 +37,6 @@ std::vector<NamedBackend> cpu_backends();
 // Those and the reference.
 std::vector<NamedBackend> all_backends();
 
-std::vector<float> random_floats(std::size_t count, std::mt19937& rng, float spread = 1.0F);
-
 struct RandomWeight {
   DType dtype;
   std::size_t rows;
@@ -51,10 +50,5 @@ RandomWeight random_weight(DType dtype, std::size_t rows, std::size_t cols, std:
 // Element i of a row.
 double oracle_element(DType dtype, const std::byte* row, std::size_t i);
 std::vector<double> oracle_values(const RandomWeight& weight);
-
-// Bitwise; prints the first place of difference.
-void expect_same_bits(const std::vector<float>& got,
-                      const std::vector<float>& want,
-                      const std::string& what);
 
 }  // namespace baton::kernels::testing

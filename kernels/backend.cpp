@@ -1,0 +1,49 @@
+// What a backend that computes in the host's memory need not say.
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+
+#include "kernels/ops.h"
+
+namespace baton::kernels {
+
+std::shared_ptr<float> Backend::allocate(std::size_t count) {
+  constexpr std::size_t kAlignment = 64;
+  const std::size_t bytes = (count * sizeof(float) + kAlignment - 1) / kAlignment * kAlignment;
+  auto* const data =
+      static_cast<float*>(std::aligned_alloc(kAlignment, std::max(bytes, kAlignment)));
+  if (data == nullptr) {
+    throw std::bad_alloc();
+  }
+  return {data, [](float* memory) { std::free(memory); }};
+}
+
+void Backend::upload(const float* from, std::size_t count, float* to) {
+  std::copy_n(from, count, to);
+}
+
+void Backend::download(const float* from, std::size_t count, float* to) {
+  std::copy_n(from, count, to);
+}
+
+Status Backend::adopt_arena(const KvArenaView&) {
+  return {};
+}
+
+void Backend::bring_blocks(const KvArenaView&, std::span<const BlockId>) {}
+
+void Backend::publish_kv(const KvArenaView&, std::uint32_t, std::span<const AttentionSlice>, bool) {
+}
+
+void Backend::wait_published(std::uint32_t) {}
+
+void Backend::keep_rows(std::span<const std::uint32_t> rows, float* x, std::size_t dim) {
+  for (std::size_t to = 0; to < rows.size(); ++to) {
+    if (rows[to] != to) {
+      std::memcpy(x + to * dim, x + rows[to] * dim, dim * sizeof(float));
+    }
+  }
+}
+
+}  // namespace baton::kernels

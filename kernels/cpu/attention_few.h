@@ -1,0 +1,202 @@
+// A few queries over stored whole codes (i16, i8), without staging: each key and value goes from
+// the arena into registers once and is multiplied there. The sums are the same integers as those
+// of `dots`, so the bits are, too.
+//
+// Only instruction-set translation units include this. Thread: pure. Failure: none.
+#pragma once
+
+#include "kernels/cpu/attention_dots.h"
+#include "kernels/cpu/attention_softmax.h"
+#include "kernels/cpu/kv_stage.h"
+
+namespace baton::kernels::cpu {
+namespace {
+
+// Vectors of 16 positions or dimensions whose sums fit the registers beside so many queries.
+template <class Isa>
+constexpr int few_vectors(int queries) {
+  return 2 * queries <= Isa::kQueries ? 2 : 1;
+}
+
+// Where the vectors of 16 that follow `at` are fetched a block ahead; behind the last block, again
+// what is at hand.
+[[maybe_unused]] static inline std::size_t a_block_later(const AttentionJob& job,
+                                                         std::size_t position) {
+  const std::size_t later = position + job.block_tokens;
+  return later < job.end_position ? later : position;
+}
+
+// Scores of kVectors granules of one block, from chunk position `at` on.
+template <class Isa, KvCode kCode, int kQueries, int kVectors>
+[[gnu::always_inline]] inline void score_granules(const AttentionJob& job,
+                                                  std::size_t base,
+                                                  std::size_t at,
+                                                  const std::int32_t* queries,
+                                                  const float* query_scales,
+                                                  float* key_scales,
+                                                  float* scores) {
+  using Element = KvElement<Isa, kCode>;
+  using T = typename Element::T;
+  using I = typename Isa::I;
+  const Granule<T> from = granule<T, true>(job, base + at);
+  const std::byte* ahead = share<T, true>(job, Half::Keys, a_block_later(job, base + at));
+  const T* keys = from.keys;
+  I sums[kQueries][kVectors];
+#pragma GCC unroll 6
+  for (int i = 0; i < kQueries; ++i) {
+#pragma GCC unroll 2
+    for (int v = 0; v < kVectors; ++v) {
+      sums[i][v] = Isa::iset1(0);
+    }
+  }
+  for (std::size_t d = 0; d < job.head_dim; d += 2, keys += 2 * job.block_tokens) {
+    I x[kVectors];
+#pragma GCC unroll 2
+    for (int v = 0; v < kVectors; ++v) {
+      ahead = fetch_two_rows<Isa, T>(ahead);
+      x[v] = Element::loose_pairs(keys + v * kLanes, keys + job.block_tokens + v * kLanes);
+    }
+#pragma GCC unroll 6
+    for (int i = 0; i < kQueries; ++i) {
+#pragma GCC unroll 2
+      for (int v = 0; v < kVectors; ++v) {
+        sums[i][v] = Isa::dot2(sums[i][v], x[v], queries[i]);
+      }
+      __asm__ volatile("" ::: "memory");  // as in dot_tile
+    }
+    queries += kQueries;
+  }
+#pragma GCC unroll 2
+  for (int v = 0; v < kVectors; ++v) {
+    const std::size_t place = at + static_cast<std::size_t>(v) * kLanes;
+    Isa::store(key_scales + place, stored_scale<Isa, kCode>(from.key_scales + v * kLanes));
+#pragma GCC unroll 6
+    for (int i = 0; i < kQueries; ++i) {
+      Isa::store(scores + static_cast<std::size_t>(i) * kAttentionChunk + place,
+                 Isa::mul(Isa::to_float(Element::tidy(sums[i][v])), Isa::set1(query_scales[i])));
+    }
+  }
+}
+
+template <class Isa, KvCode kCode, int kQueries>
+[[gnu::noinline]] void few_scores(const AttentionJob& job,
+                                  std::size_t chunk,
+                                  Span granules,
+                                  const std::int32_t* queries,
+                                  const float* query_scales,
+                                  float* key_scales,
+                                  float* scores) {
+  constexpr int kVectors = few_vectors<Isa>(kQueries);
+  const std::size_t base = chunk * kAttentionChunk;
+  for (std::size_t at = granules.low; at < granules.high;) {
+    const std::size_t left = job.block_tokens - (base + at) % job.block_tokens;
+    if (kVectors == 2 && left > kLanes && at + kLanes < granules.high) {
+      score_granules<Isa, kCode, kQueries, kVectors>(
+          job, base, at, queries, query_scales, key_scales, scores);
+      at += kVectors * kLanes;
+    } else {
+      score_granules<Isa, kCode, kQueries, 1>(
+          job, base, at, queries, query_scales, key_scales, scores);
+      at += kLanes;
+    }
+  }
+}
+
+// Weighted values of kVectors * 16 dimensions from `dim` on, over all granules.
+template <class Isa, KvCode kCode, int kQueries, int kVectors>
+[[gnu::always_inline]] inline void weigh_dims(const AttentionJob& job,
+                                              std::size_t base,
+                                              Span granules,
+                                              std::size_t dim,
+                                              const std::int16_t* weights,
+                                              const float* scales,
+                                              float* partials) {
+  using Element = KvElement<Isa, kCode>;
+  using T = typename Element::T;
+  using I = typename Isa::I;
+  I sums[kQueries][kVectors];
+#pragma GCC unroll 6
+  for (int i = 0; i < kQueries; ++i) {
+#pragma GCC unroll 2
+    for (int v = 0; v < kVectors; ++v) {
+      sums[i][v] = Isa::iset1(0);
+    }
+  }
+  for (std::size_t at = granules.low; at < granules.high; at += kLanes) {
+    const T* values = granule<T, true>(job, base + at).values + dim;
+    const T* ahead = granule<T, true>(job, a_block_later(job, base + at)).values + dim;
+    const auto* pairs = reinterpret_cast<const std::int32_t*>(weights + at);
+    for (std::size_t t = 0; t < kLanes; t += 2) {
+      I x[kVectors];
+      Isa::prefetch_far(ahead);
+      Isa::prefetch_far(ahead + job.head_dim);
+      ahead += 2 * job.head_dim;
+#pragma GCC unroll 2
+      for (int v = 0; v < kVectors; ++v) {
+        x[v] = Element::loose_pairs(values + v * kLanes, values + job.head_dim + v * kLanes);
+      }
+      values += 2 * job.head_dim;
+#pragma GCC unroll 6
+      for (int i = 0; i < kQueries; ++i) {
+        const std::int32_t pair = load_pair(pairs + static_cast<std::size_t>(i) * kChunkPairs);
+#pragma GCC unroll 2
+        for (int v = 0; v < kVectors; ++v) {
+          sums[i][v] = Isa::dot2(sums[i][v], x[v], pair);
+        }
+        __asm__ volatile("" ::: "memory");
+      }
+      ++pairs;
+    }
+  }
+  const std::size_t stride = partial_floats(job.head_dim);
+#pragma GCC unroll 6
+  for (int i = 0; i < kQueries; ++i) {
+#pragma GCC unroll 2
+    for (int v = 0; v < kVectors; ++v) {
+      Isa::store(partials + static_cast<std::size_t>(i) * stride + dim + v * kLanes,
+                 Isa::mul(Isa::to_float(Element::tidy(sums[i][v])), Isa::set1(scales[i])));
+    }
+  }
+}
+
+template <class Isa, KvCode kCode, int kQueries>
+[[gnu::noinline]] void few_values(const AttentionJob& job,
+                                  std::size_t chunk,
+                                  Span granules,
+                                  const std::int16_t* weights,
+                                  const float* scales,
+                                  float* partials) {
+  constexpr int kVectors = few_vectors<Isa>(kQueries);
+  const std::size_t base = chunk * kAttentionChunk;
+  std::size_t dim = 0;
+  for (; dim + kVectors * kLanes <= job.head_dim; dim += kVectors * kLanes) {
+    weigh_dims<Isa, kCode, kQueries, kVectors>(job, base, granules, dim, weights, scales, partials);
+  }
+  if (dim < job.head_dim) {
+    weigh_dims<Isa, kCode, kQueries, 1>(job, base, granules, dim, weights, scales, partials);
+  }
+}
+
+// body(code and count as constants), for whole codes and 1 to Isa::kQueries queries.
+template <KvCode kCode_, int kQueries_>
+struct FewTag {
+  static constexpr KvCode kCode = kCode_;
+  static constexpr int kQueries = kQueries_;
+};
+template <class Isa, int kQueries = Isa::kQueries, class Body>
+[[gnu::always_inline]] inline void with_few(KvCode code, std::size_t queries, const Body& body) {
+  if (queries == kQueries) {
+    code == KvCode::I16 ? body(FewTag<KvCode::I16, kQueries>{})
+                        : body(FewTag<KvCode::I8, kQueries>{});
+  } else if constexpr (kQueries > 1) {
+    with_few<Isa, kQueries - 1>(code, queries, body);
+  }
+}
+
+// Whole vectors only, so that nothing needs filling up.
+[[maybe_unused]] static inline bool fits_registers(const AttentionJob& job) {
+  return is_whole(job.code) && job.head_dim % kLanes == 0;
+}
+
+}  // namespace
+}  // namespace baton::kernels::cpu

@@ -1,0 +1,25 @@
+// Launches of the attention kernels. Pointers are the device's.
+//
+// Thread: the stream's owner. Failure: a head wider than kMostHeadDim ends the process.
+#pragma once
+
+#include <cstddef>
+
+#include "kernels/cuda/attention_args.h"
+#include "kernels/cuda/stream.h"
+
+namespace baton::kernels::cuda {
+
+// The tiles of an AttentionPlan on the device; `args.tiles` is not looked at.
+struct PlannedTiles {
+  const AttentionTile* prefill = nullptr;
+  const AttentionTile* decode = nullptr;
+  const AttentionTile* join = nullptr;
+  std::size_t num_prefill = 0;
+  std::size_t num_decode = 0;
+  std::size_t num_join = 0;
+};
+
+void launch_attention(Stream stream, const AttentionArgs& args, const PlannedTiles& tiles);
+
+}  // namespace baton::kernels::cuda

@@ -1,0 +1,496 @@
+#include "kernels/cuda/cuda_backend.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <new>
+#include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "common/base/check.h"
+#include "kernels/cpu/thread_pool.h"
+#include "kernels/cuda/arena_copy.h"
+#include "kernels/cuda/arena_pages.h"
+#include "kernels/cuda/attention_runner.h"
+#include "kernels/cuda/matmul_launches.h"
+#include "kernels/cuda/packed_weight.h"
+#include "kernels/cuda/row_launches.h"
+#include "kernels/cuda/scratch.h"
+#include "kernels/gguf_blocks.h"
+
+namespace baton::kernels::cuda {
+namespace {
+
+// Raised whenever any operation's bits change.
+constexpr std::uint64_t kKernelRevision = 1;
+constexpr std::size_t kPadK = 64;  // K of x's rows beside float weights
+
+std::uint32_t u32(std::size_t value) {
+  return static_cast<std::uint32_t>(value);
+}
+
+// Memory of a device that goes back to it.
+std::shared_ptr<std::byte> owned(Device& device, std::byte* memory) {
+  return {memory, [&device](std::byte* bytes) { device.release(bytes); }};
+}
+
+class CudaMatrix final : public PackedMatrix {
+ public:
+  CudaMatrix(const WeightView& weight, std::size_t bytes, std::shared_ptr<std::byte> data)
+      : dtype_(weight.dtype),
+        rows_(weight.rows),
+        cols_(weight.cols),
+        bytes_(bytes),
+        data_(std::move(data)) {}
+  std::size_t rows() const override { return rows_; }
+  std::size_t cols() const override { return cols_; }
+  std::size_t bytes() const override { return bytes_; }
+
+  DType dtype() const { return dtype_; }
+  QuantMatrix quant() const { return quant_matrix(dtype_, rows_, cols_, data_.get()); }
+  FloatMatrix floats() const { return float_matrix(rows_, cols_, data_.get()); }
+  const float* plain() const { return reinterpret_cast<const float*>(data_.get()); }
+
+ private:
+  const DType dtype_;
+  const std::size_t rows_;
+  const std::size_t cols_;
+  const std::size_t bytes_;
+  const std::shared_ptr<const std::byte> data_;
+};
+
+const CudaMatrix& own(const PackedMatrix* matrix) {
+  const auto* mine = dynamic_cast<const CudaMatrix*>(matrix);
+  BATON_CHECK(mine != nullptr, "a weight packed by another backend");
+  return *mine;
+}
+
+class CudaBackend final : public Backend {
+ public:
+  CudaBackend(std::unique_ptr<Device> device, unsigned threads)
+      : device_(std::move(device)), packers_(threads, false) {}
+  ~CudaBackend() override { device_->settle(); }
+
+  std::string_view name() const override { return "cuda"; }
+  std::string description() const override { return "cuda " + device_->description(); }
+  // Sums inside 16-bit tensor products are the hardware generation's own.
+  std::uint64_t numerics_family() const override {
+    return 0x4355440000000000ULL | std::uint64_t{device_->compute_capability()} << 16 |  // "CUD"
+           kKernelRevision;
+  }
+
+  Result<std::unique_ptr<PackedMatrix>> pack(const WeightView& weight) override {
+    BATON_TRY(check_weight(weight));
+    const std::size_t bytes = packed_places(weight.dtype, weight.rows, weight.cols).bytes;
+    BATON_ASSIGN(std::byte* const memory, device_->allocate(bytes));
+    std::shared_ptr<std::byte> data = owned(*device_, memory);
+    try {
+      packed_.resize(bytes);
+    } catch (const std::bad_alloc&) {
+      return fail(ErrorCode::OutOfMemory, "no memory to pack a weight in");
+    }
+    packers_.for_each(tiles_of(weight.rows),
+                      [&](unsigned, std::size_t tile) { pack_tile(weight, tile, packed_); });
+    device_->copy_in(memory, packed_.data(), bytes);
+    return std::make_unique<CudaMatrix>(weight, bytes, std::move(data));
+  }
+
+  bool is_on_host() const override { return false; }
+  std::shared_ptr<float> allocate(std::size_t count) override {
+    auto memory = device_->allocate(std::max<std::size_t>(1, count) * sizeof(float));
+    if (!memory) {
+      throw std::bad_alloc();
+    }
+    const std::shared_ptr<std::byte> data = owned(*device_, *memory);
+    return {data, reinterpret_cast<float*>(data.get())};
+  }
+  void upload(const float* from, std::size_t count, float* to) override {
+    device_->copy_in(reinterpret_cast<std::byte*>(to), from, count * sizeof(float));
+  }
+  void download(const float* from, std::size_t count, float* to) override {
+    device_->copy_out(to, reinterpret_cast<const std::byte*>(from), count * sizeof(float));
+  }
+
+  Status adopt_arena(const KvArenaView& arena) override;
+  void bring_blocks(const KvArenaView& arena, std::span<const BlockId> blocks) override {
+    copy_of(arena).bring(blocks);
+  }
+  void publish_kv(const KvArenaView& arena,
+                  std::uint32_t layer,
+                  std::span<const AttentionSlice> slices,
+                  bool all) override {
+    published_ = &copy_of(arena);
+    published_->publish(layer, slices, all);
+  }
+  void wait_published(std::uint32_t layer) override {
+    BATON_CHECK(published_ != nullptr, "nothing was published");
+    published_->wait(layer);
+  }
+  void settle() override { device_->settle(); }
+
+  void embed(const PackedMatrix& table,
+             std::span<const TokenId> ids,
+             float scale,
+             float* out) override;
+  void matmul(const float* x, std::size_t m, std::span<const MatmulOut> outs) override;
+
+  void rms_norm(const float* x,
+                std::size_t m,
+                std::size_t dim,
+                const float* weight,
+                float eps,
+                float* out) override {
+    if (m > 0) {
+      launch_rms_norm(stream(), {x, weight, out, u32(m), u32(dim), eps});
+    }
+  }
+  void rope(float* x,
+            std::size_t m,
+            std::size_t stride,
+            std::size_t heads,
+            std::size_t head_dim,
+            std::span<const std::uint32_t> positions,
+            const RopeTable& table,
+            RopeStyle style) override {
+    BATON_CHECK(positions.size() == m && 2 * table.half_dim <= head_dim, "rope shapes differ");
+    if (m == 0 || heads == 0) {
+      return;
+    }
+    launch_rope(stream(),
+                {.x = x,
+                 .stride = stride,
+                 .positions = positions_.filled(positions.data(), m),
+                 .cosines = cosines_.filled(table.cosines.data(), table.cosines.size()),
+                 .sines = sines_.filled(table.sines.data(), table.sines.size()),
+                 .rows = u32(m),
+                 .heads = u32(heads),
+                 .head_dim = u32(head_dim),
+                 .half_dim = u32(table.half_dim),
+                 .interleaved = style == RopeStyle::Interleaved});
+  }
+  void silu_mul(const float* gate,
+                const float* up,
+                std::size_t m,
+                std::size_t dim,
+                std::size_t stride,
+                float* out) override {
+    launch_silu_mul(stream(), m, {gate, up, out, stride, u32(dim)});
+  }
+  void gelu_mul(const float* gate,
+                const float* up,
+                std::size_t m,
+                std::size_t dim,
+                std::size_t stride,
+                float* out) override {
+    launch_gelu_mul(stream(), m, {gate, up, out, stride, u32(dim)});
+  }
+  void keep_rows(std::span<const std::uint32_t> rows, float* x, std::size_t dim) override {
+    if (!rows.empty()) {
+      launch_keep_rows(
+          stream(), {x, positions_.filled(rows.data(), rows.size()), u32(rows.size()), u32(dim)});
+    }
+  }
+  void add(float* x, const float* y, std::size_t n) override {
+    if (n > 0) {
+      launch_add(stream(), 1, {x, y, n, u32(n)});
+    }
+  }
+  void add_bias(float* x, std::size_t m, std::size_t dim, const float* bias) override {
+    launch_add(stream(), m, {x, bias, 0, u32(dim)});
+  }
+  void softcap(float* x, std::size_t n, float cap) override {
+    if (n > 0) {
+      launch_softcap(stream(), 1, {x, u32(n), cap});
+    }
+  }
+
+  void route(const float* logits,
+             std::size_t m,
+             const RouteParams& params,
+             std::uint32_t* experts,
+             float* weights) override;
+  void gather_rows(const float* x,
+                   std::size_t dim,
+                   std::span<const std::uint32_t> rows,
+                   float* out) override {
+    launch_mix_rows(stream(),
+                    rows.size(),
+                    {.x = x,
+                     .rows = positions_.filled(rows.data(), rows.size()),
+                     .weights = nullptr,
+                     .out = out,
+                     .used = 1,
+                     .dim = u32(dim)});
+  }
+  void mix_rows(const float* x,
+                std::size_t dim,
+                std::span<const std::uint32_t> rows,
+                const float* weights,
+                std::size_t used,
+                float* out) override {
+    launch_mix_rows(stream(),
+                    rows.size() / used,
+                    {.x = x,
+                     .rows = positions_.filled(rows.data(), rows.size()),
+                     .weights = cosines_.filled(weights, rows.size()),
+                     .out = out,
+                     .used = u32(used),
+                     .dim = u32(dim)});
+  }
+
+  void write_kv(const KvArenaView& arena,
+                const AttentionParams& params,
+                std::span<const AttentionSlice> slices,
+                const float* k,
+                const float* v,
+                std::size_t stride) override;
+  void attention(const KvArenaView& arena,
+                 const AttentionParams& params,
+                 std::span<const AttentionSlice> slices,
+                 const float* q,
+                 std::size_t q_stride,
+                 float* out) override;
+
+ private:
+  Stream stream() const { return device_->stream(); }
+  ArenaCopy& copy_of(const KvArenaView& arena);
+  KvPages pages(const KvArenaView& arena,
+                std::uint32_t layer,
+                std::span<const AttentionSlice> slices);
+  void multiply_quant(const CudaMatrix& w, const QuantRows& x, MatmulTarget out);
+  void multiply_floats(const CudaMatrix& w, const SplitRows& x, MatmulTarget out);
+  void choose_parts(MatmulTarget& out, std::size_t rows, std::size_t cols);
+  QuantRows quantised(const float* x, std::size_t m, std::size_t cols);
+  SplitRows split(FloatFormat format, const float* x, std::size_t m, std::size_t cols);
+
+  const std::unique_ptr<Device> device_;
+  cpu::ThreadPool packers_;
+  std::vector<std::byte> packed_;  // of the weight at hand
+  std::map<const std::byte*, std::unique_ptr<ArenaCopy>> arenas_;
+  ArenaCopy* published_ = nullptr;  // of the step at hand
+
+  // What operations take from the host, and rows prepared for products.
+  Scratch<std::uint32_t> positions_{*device_};
+  Scratch<TokenId> ids_{*device_};
+  Scratch<float> cosines_{*device_};
+  Scratch<float> sines_{*device_};
+  Scratch<RowPlace> places_{*device_};
+  Scratch<std::uint32_t> tables_{*device_};
+  Scratch<std::uint32_t> codes_{*device_};
+  Scratch<float> code_scales_{*device_};
+  Scratch<float> code_sums_{*device_};
+  Scratch<std::uint16_t> high_{*device_};
+  Scratch<std::uint16_t> low_{*device_};
+  Scratch<float> split_scales_{*device_};
+  Scratch<float> parts_{*device_};
+  Scratch<std::uint32_t> experts_{*device_};
+  Scratch<float> expert_weights_{*device_};
+  AttentionRunner attention_{*device_};
+  std::vector<std::uint32_t> host_tables_;
+  std::vector<RowPlace> host_places_;
+};
+
+// One copy an arena; arenas are few and stay as long as the backend.
+Status CudaBackend::adopt_arena(const KvArenaView& arena) {
+  std::unique_ptr<ArenaCopy>& copy = arenas_[arena.base];
+  if (copy == nullptr || copy->host().layout != arena.layout ||
+      copy->host().num_blocks != arena.num_blocks) {
+    copy.reset();
+    BATON_ASSIGN(copy, ArenaCopy::create(*device_, arena));
+  }
+  return {};
+}
+
+ArenaCopy& CudaBackend::copy_of(const KvArenaView& arena) {
+  const Status adopted = adopt_arena(arena);
+  BATON_CHECK(adopted, adopted.error().message);
+  return *arenas_[arena.base];
+}
+
+void CudaBackend::embed(const PackedMatrix& table,
+                        std::span<const TokenId> ids,
+                        float scale,
+                        float* out) {
+  const CudaMatrix& w = own(&table);
+  for (const TokenId id : ids) {
+    BATON_CHECK(id >= 0 && static_cast<std::size_t>(id) < w.rows(), "token id out of range");
+  }
+  const TokenId* const device_ids = ids_.filled(ids.data(), ids.size());
+  const unsigned count = u32(ids.size());
+  if (w.dtype() == DType::F32) {
+    launch_read_plain_rows(stream(), count, {w.plain(), device_ids, u32(w.cols()), scale, out});
+  } else {
+    launch_read_rows(stream(), w.dtype(), count, {w.quant(), w.floats(), device_ids, scale, out});
+  }
+}
+
+QuantRows CudaBackend::quantised(const float* x, std::size_t m, std::size_t cols) {
+  const std::size_t groups = m * cols / kGroup;
+  const QuantiseArgs args{x,
+                          u32(groups),
+                          codes_.at_least(m * cols / 4),
+                          code_scales_.at_least(groups),
+                          code_sums_.at_least(groups)};
+  launch_quantise(stream(), args);
+  return {args.codes, args.scales, args.sums};
+}
+
+SplitRows CudaBackend::split(FloatFormat format, const float* x, std::size_t m, std::size_t cols) {
+  const std::size_t padded = (cols + kPadK - 1) / kPadK * kPadK;
+  const SplitArgs args{x,
+                       u32(cols),
+                       u32(padded),
+                       high_.at_least(m * padded),
+                       low_.at_least(m * padded),
+                       split_scales_.at_least(m)};
+  launch_split(stream(), format, u32(m), args);
+  return {args.high, args.low, args.scales};
+}
+
+// Few blocks leave most of the device idle: then each part of K has blocks of its own. The bits do
+// not depend on it.
+void CudaBackend::choose_parts(MatmulTarget& out, std::size_t rows, std::size_t cols) {
+  const std::size_t blocks = ((rows + 63) / 64) * ((out.m + kBlockTokens - 1) / kBlockTokens);
+  const unsigned parts = parts_of(u32(cols));
+  if (parts > 1 && blocks < std::size_t{2} * device_->multiprocessors()) {
+    out.parts = parts_.at_least(parts * out.m * rows);
+  }
+}
+
+void CudaBackend::matmul(const float* x, std::size_t m, std::span<const MatmulOut> outs) {
+  if (m == 0 || outs.empty()) {
+    return;
+  }
+  const std::size_t cols = outs.front().weight->cols();
+  // x is prepared once for all weights of a kind.
+  QuantRows codes;
+  SplitRows halves[2];
+  for (const MatmulOut& out : outs) {
+    const CudaMatrix& w = own(out.weight);
+    BATON_CHECK(w.cols() == cols, "products of one input have one width");
+    MatmulTarget target{.y = out.y,
+                        .stride = out.y_stride == 0 ? w.rows() : out.y_stride,
+                        .parts = nullptr,
+                        .m = u32(m),
+                        .accumulate = out.accumulate};
+    if (w.dtype() == DType::F32) {
+      launch_plain_matmul(stream(), {w.plain(), x, u32(w.rows()), u32(cols), target});
+      continue;
+    }
+    choose_parts(target, w.rows(), cols);
+    if (is_quantised(w.dtype())) {
+      if (codes.codes == nullptr) {
+        codes = quantised(x, m, cols);
+      }
+      launch_quant_matmul(stream(), w.dtype(), {w.quant(), codes, target});
+      continue;
+    }
+    const bool is_half = w.dtype() == DType::F16;
+    const FloatFormat format = is_half ? FloatFormat::Half : FloatFormat::Bfloat;
+    // Both kinds share one place: the kind of the weight before may be the other.
+    SplitRows& rows = halves[is_half ? 0 : 1];
+    if (rows.high == nullptr) {
+      halves[is_half ? 1 : 0] = {};
+      rows = split(format, x, m, cols);
+    }
+    launch_float_matmul(
+        stream(), format, {w.floats(), rows, u32((cols + kPadK - 1) / kPadK * kPadK), target});
+  }
+}
+
+void CudaBackend::route(const float* logits,
+                        std::size_t m,
+                        const RouteParams& params,
+                        std::uint32_t* experts,
+                        float* weights) {
+  BATON_CHECK(params.used >= 1 && params.used <= params.count, "more experts used than there are");
+  const std::size_t size = m * params.used;
+  const RouteArgs args{.logits = logits,
+                       .experts = experts_.at_least(size),
+                       .weights = expert_weights_.at_least(size),
+                       .rows = u32(m),
+                       .count = params.count,
+                       .used = params.used,
+                       .renormalise = params.renormalise};
+  launch_route(stream(), args);
+  device_->copy_out(
+      experts, reinterpret_cast<const std::byte*>(args.experts), size * sizeof(std::uint32_t));
+  device_->copy_out(
+      weights, reinterpret_cast<const std::byte*>(args.weights), size * sizeof(float));
+}
+
+// One layer's pages, and the slices' block tables on the device, one behind the other.
+KvPages CudaBackend::pages(const KvArenaView& arena,
+                           std::uint32_t layer,
+                           std::span<const AttentionSlice> slices) {
+  const KvLayout& layout = arena.layout;
+  host_tables_.clear();
+  for (const AttentionSlice& slice : slices) {
+    BATON_CHECK(slice.blocks.size() >= layout.blocks_for(slice.first_position + slice.num_rows),
+                "the block table is too short for the slice");
+    for (const BlockId block : slice.blocks) {
+      host_tables_.push_back(block.value);
+    }
+  }
+  return pages_of(
+      copy_of(arena).device(), layer, tables_.filled(host_tables_.data(), host_tables_.size()));
+}
+
+void CudaBackend::write_kv(const KvArenaView& arena,
+                           const AttentionParams& params,
+                           std::span<const AttentionSlice> slices,
+                           const float* k,
+                           const float* v,
+                           std::size_t stride) {
+  const KvPages layer = pages(arena, params.layer, slices);
+  host_places_.clear();
+  std::uint32_t table = 0;
+  for (const AttentionSlice& slice : slices) {
+    BATON_CHECK(slice.first_row == host_places_.size(), "slices lie one after the other");
+    for (std::size_t row = 0; row < slice.num_rows; ++row) {
+      host_places_.push_back({slice.first_position + u32(row), table});
+    }
+    table += u32(slice.blocks.size());
+  }
+  if (host_places_.empty()) {
+    return;
+  }
+  launch_write_kv(stream(),
+                  {.pages = layer,
+                   .rows = places_.filled(host_places_.data(), host_places_.size()),
+                   .keys = k,
+                   .values = v,
+                   .stride = stride,
+                   .num_rows = u32(host_places_.size()),
+                   .first_kv_head = params.first_kv_head,
+                   .kv_heads = params.kv_heads});
+}
+
+void CudaBackend::attention(const KvArenaView& arena,
+                            const AttentionParams& params,
+                            std::span<const AttentionSlice> slices,
+                            const float* q,
+                            std::size_t q_stride,
+                            float* out) {
+  if (slices.empty()) {
+    return;
+  }
+  attention_.run(pages(arena, params.layer, slices), params, slices, q, q_stride, out);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Backend>> make_backend(std::unique_ptr<Device> device, unsigned threads) {
+  try {
+    return std::make_unique<CudaBackend>(std::move(device), threads);
+  } catch (const std::system_error& error) {
+    return fail(
+        ErrorCode::Unavailable,
+        fmt::format("cannot start {} threads that pack weights: {}", threads, error.what()));
+  }
+}
+
+}  // namespace baton::kernels::cuda

@@ -1,0 +1,55 @@
+// One GPU as the backend uses it: memory, copies, and the order of its work. Tests put the emulated
+// device in its place.
+//
+// Two streams: what is launched and copied in runs on the first, in the order of the calls; what is
+// copied out later runs on the second, beside it.
+//
+// Owner: one backend. Thread: the backend's caller. Failure: allocating gives OutOfMemory; a device
+// that fails at work ends the process with CUDA's own words, since nothing on it can be trusted any
+// more: the node's requests go on at others.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "common/base/error.h"
+#include "kernels/cuda/stream.h"
+
+namespace baton::kernels::cuda {
+
+class Device {
+ public:
+  virtual ~Device() = default;
+
+  virtual std::string description() const = 0;           // "NVIDIA H200, sm_90, 139 GiB"
+  virtual std::uint32_t compute_capability() const = 0;  // 90 for 9.0
+  virtual unsigned multiprocessors() const = 0;
+  virtual Stream stream() const = 0;
+
+  // 256-byte aligned, not initialised. OutOfMemory names the bytes there are.
+  virtual Result<std::byte*> allocate(std::size_t bytes) = 0;
+  // Waits for what is on the streams.
+  virtual void release(std::byte* memory) = 0;
+  // Makes host memory fit for copies beside the work; without it they are slower, not wrong.
+  virtual void pin(std::byte* memory, std::size_t bytes) = 0;
+  virtual void unpin(std::byte* memory) = 0;
+
+  // `from` may change when it returns.
+  virtual void copy_in(std::byte* to, const void* from, std::size_t bytes) = 0;
+  // `from` is pinned and does not change until the stream has come so far.
+  virtual void copy_in_pinned(std::byte* to, const std::byte* from, std::size_t bytes) = 0;
+  // Over when it returns.
+  virtual void copy_out(void* to, const std::byte* from, std::size_t bytes) = 0;
+  // Begins once the first stream's work so far is done, which `follow` says; `to` is pinned.
+  virtual void follow() = 0;
+  virtual void copy_out_later(std::byte* to, const std::byte* from, std::size_t bytes) = 0;
+  // A place on the second stream, and waiting until it has been passed.
+  using Mark = std::uint64_t;
+  virtual Mark mark() = 0;
+  virtual void wait(Mark mark) = 0;
+  // Until both streams are empty.
+  virtual void settle() = 0;
+};
+
+}  // namespace baton::kernels::cuda

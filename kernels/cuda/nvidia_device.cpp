@@ -1,0 +1,231 @@
+#include "kernels/cuda/nvidia_device.h"
+
+#include <cuda_runtime_api.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "common/base/check.h"
+
+namespace baton::kernels::cuda {
+namespace {
+
+// What the kernels are built for: code of the first generation named here runs on later ones, too.
+constexpr std::uint32_t kLeastCapability = 80;
+constexpr std::size_t kStageBytes = std::size_t{16} << 20;
+constexpr std::size_t kMarks = 64;  // events in use at a time
+
+std::string words(cudaError_t error) {
+  return fmt::format("{} ({})", cudaGetErrorString(error), cudaGetErrorName(error));
+}
+
+// The device cannot be trusted behind an error.
+void must(cudaError_t error, const char* what) {
+  BATON_CHECK(error == cudaSuccess, fmt::format("CUDA failed {}: {}", what, words(error)));
+}
+
+class NvidiaDevice final : public Device {
+ public:
+  NvidiaDevice(std::uint32_t number, const cudaDeviceProp& properties)
+      : number_(number), properties_(properties) {
+    int priority_low = 0;
+    int priority_high = 0;
+    use();
+    must(cudaDeviceGetStreamPriorityRange(&priority_low, &priority_high), "asking for priorities");
+    must(cudaStreamCreateWithPriority(&work_, cudaStreamNonBlocking, priority_low),
+         "making a stream");
+    must(cudaStreamCreateWithPriority(&copies_, cudaStreamNonBlocking, priority_high),
+         "making a stream");
+    must(cudaEventCreateWithFlags(&followed_, cudaEventDisableTiming), "making an event");
+    for (cudaEvent_t& event : marks_) {
+      must(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "making an event");
+    }
+    must(cudaHostAlloc(&stage_, kStageBytes, cudaHostAllocDefault), "pinning host memory");
+  }
+  ~NvidiaDevice() override {
+    use();
+    settle();
+    cudaFreeHost(stage_);
+    for (const cudaEvent_t event : marks_) {
+      cudaEventDestroy(event);
+    }
+    cudaEventDestroy(followed_);
+    cudaStreamDestroy(copies_);
+    cudaStreamDestroy(work_);
+  }
+
+  std::string description() const override {
+    return fmt::format("{}, sm_{}, {} GiB",
+                       properties_.name,
+                       compute_capability(),
+                       properties_.totalGlobalMem >> 30U);
+  }
+  std::uint32_t compute_capability() const override {
+    return static_cast<std::uint32_t>(properties_.major * 10 + properties_.minor);
+  }
+  unsigned multiprocessors() const override {
+    return static_cast<unsigned>(properties_.multiProcessorCount);
+  }
+  Stream stream() const override {
+    use();
+    return {work_};
+  }
+
+  Result<std::byte*> allocate(std::size_t bytes) override {
+    use();
+    void* memory = nullptr;
+    if (const cudaError_t error = cudaMalloc(&memory, bytes); error != cudaSuccess) {
+      cudaGetLastError();  // this one leaves the device as it was
+      std::size_t free = 0;
+      std::size_t total = 0;
+      must(cudaMemGetInfo(&free, &total), "asking for free memory");
+      return fail(ErrorCode::OutOfMemory,
+                  fmt::format("GPU {} has {} MiB of {} MiB free, {} MiB are needed: {}",
+                              number_,
+                              free >> 20U,
+                              total >> 20U,
+                              bytes >> 20U,
+                              words(error)));
+    }
+    return static_cast<std::byte*>(memory);
+  }
+  void release(std::byte* memory) override {
+    use();
+    settle();
+    must(cudaFree(memory), "giving memory back");
+  }
+  void pin(std::byte* memory, std::size_t bytes) override {
+    use();
+    if (cudaHostRegister(memory, bytes, cudaHostRegisterDefault) != cudaSuccess) {
+      cudaGetLastError();  // copies wait for each other then
+    }
+  }
+  void unpin(std::byte* memory) override {
+    use();
+    if (cudaHostUnregister(memory) != cudaSuccess) {
+      cudaGetLastError();
+    }
+  }
+
+  // Through a pinned buffer, so that the caller goes on while the copy waits for its turn.
+  void copy_in(std::byte* to, const void* from, std::size_t bytes) override {
+    use();
+    const auto* source = static_cast<const std::byte*>(from);
+    while (bytes > 0) {
+      if (staged_ == kStageBytes) {
+        must(cudaStreamSynchronize(work_), "copying to the device");
+        staged_ = 0;
+      }
+      const std::size_t part = std::min(bytes, kStageBytes - staged_);
+      auto* const at = static_cast<std::byte*>(stage_) + staged_;
+      std::memcpy(at, source, part);
+      must(cudaMemcpyAsync(to, at, part, cudaMemcpyHostToDevice, work_), "copying to the device");
+      staged_ += part;
+      to += part;
+      source += part;
+      bytes -= part;
+    }
+  }
+  void copy_in_pinned(std::byte* to, const std::byte* from, std::size_t bytes) override {
+    use();
+    must(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, work_), "copying to the device");
+  }
+  void copy_out(void* to, const std::byte* from, std::size_t bytes) override {
+    use();
+    must(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, work_),
+         "copying from the device");
+    must(cudaGetLastError(), "launching");  // of launches that were refused
+    must(cudaStreamSynchronize(work_), "computing");
+    staged_ = 0;
+  }
+  void follow() override {
+    use();
+    must(cudaEventRecord(followed_, work_), "recording an event");
+    must(cudaStreamWaitEvent(copies_, followed_, 0), "ordering streams");
+  }
+  void copy_out_later(std::byte* to, const std::byte* from, std::size_t bytes) override {
+    use();
+    must(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, copies_),
+         "copying from the device");
+  }
+  Mark mark() override {
+    use();
+    ++last_mark_;
+    // An event that is used again stands for a later place: waiting for it is waiting longer.
+    must(cudaEventRecord(marks_[last_mark_ % kMarks], copies_), "recording an event");
+    return last_mark_;
+  }
+  void wait(Mark mark) override {
+    if (mark > 0) {
+      use();
+      must(cudaEventSynchronize(marks_[mark % kMarks]), "copying from the device");
+    }
+  }
+  void settle() override {
+    use();
+    must(cudaGetLastError(), "launching");
+    must(cudaStreamSynchronize(work_), "computing");
+    must(cudaStreamSynchronize(copies_), "copying from the device");
+    staged_ = 0;
+  }
+
+ private:
+  // The calling thread's device.
+  void use() const { must(cudaSetDevice(static_cast<int>(number_)), "choosing the device"); }
+
+  const std::uint32_t number_;
+  const cudaDeviceProp properties_;
+  cudaStream_t work_ = nullptr;
+  cudaStream_t copies_ = nullptr;
+  cudaEvent_t followed_ = nullptr;
+  std::array<cudaEvent_t, kMarks> marks_{};
+  Mark last_mark_ = 0;
+  void* stage_ = nullptr;   // [kStageBytes], pinned
+  std::size_t staged_ = 0;  // of it, under way
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Device>> open_device(std::uint32_t number) {
+  int count = 0;
+  if (const cudaError_t error = cudaGetDeviceCount(&count); error != cudaSuccess) {
+    int driver = 0;
+    cudaDriverGetVersion(&driver);
+    return fail(ErrorCode::Unavailable,
+                fmt::format("no CUDA: the driver (of CUDA {}.{}, {}.{} is needed) shows no GPU: {}",
+                            driver / 1000,
+                            driver % 1000 / 10,
+                            CUDART_VERSION / 1000,
+                            CUDART_VERSION % 1000 / 10,
+                            words(error)));
+  }
+  if (number >= static_cast<std::uint32_t>(count)) {
+    return fail(
+        ErrorCode::Unavailable,
+        fmt::format(
+            "no CUDA: there is no GPU {}: the driver shows {}; see engine.device", number, count));
+  }
+  cudaDeviceProp properties{};
+  if (const cudaError_t error = cudaGetDeviceProperties(&properties, static_cast<int>(number));
+      error != cudaSuccess) {
+    return fail(ErrorCode::Unavailable,
+                fmt::format("no CUDA: GPU {} cannot be asked: {}", number, words(error)));
+  }
+  if (static_cast<std::uint32_t>(properties.major * 10 + properties.minor) < kLeastCapability) {
+    return fail(ErrorCode::Unavailable,
+                fmt::format("no CUDA: GPU {} ({}) has compute capability {}.{}; {}.{} is the least",
+                            number,
+                            properties.name,
+                            properties.major,
+                            properties.minor,
+                            kLeastCapability / 10,
+                            kLeastCapability % 10));
+  }
+  return std::make_unique<NvidiaDevice>(number, properties);
+}
+
+}  // namespace baton::kernels::cuda

@@ -1,0 +1,127 @@
+// The pool controller against scripted nodes: whom it asks to change, what it exports, and that it
+// waits for those who come back.
+#include "gateway/pools/pool_controller.h"
+
+#include <gmock/gmock.h>
+
+#include "tests/unit/gateway/tracker_fixture.h"
+
+namespace baton::gateway {
+namespace {
+
+using std::chrono::seconds;
+using ::testing::HasSubstr;
+
+class PoolControllerTest : public TrackerTest {
+ protected:
+  void control(PoolsSection pools) {
+    pools.interval = milliseconds(500);
+    pools.cooldown = milliseconds(2'000);
+    controller = std::make_unique<PoolController>(
+        executor,
+        *membership,
+        log,
+        metrics,
+        PoolControllerOptions{.pools = std::move(pools), .ttft_s = 1, .itl_s = 0.1},
+        [this](const std::string& model) { return tracker->waiting(model); });
+    controller->start();
+  }
+  void TearDown() override {
+    controller.reset();
+    TrackerTest::TearDown();
+  }
+  // Two of each role, which want to be one and three.
+  void start_pools(const std::string& change_roles, bool may_change = true) {
+    start();
+    NodeScript script;
+    script.may_change_role = may_change;
+    for (const char* name : {"d0", "d1", "p0", "p1"}) {
+      nodes.push_back(&add(name, script));
+    }
+    PoolsSection pools;
+    pools.change_roles = change_roles;
+    pools.ratio = "1:3";
+    control(pools);
+  }
+  std::string asked(std::size_t node) const { return nodes[node]->counts().then_role; }
+  std::uint32_t drains() const {
+    std::uint32_t all = 0;
+    for (const ScriptedNode* node : nodes) {
+      all += node->counts().drains;
+    }
+    return all;
+  }
+
+  std::unique_ptr<PoolController> controller;
+  std::vector<ScriptedNode*> nodes;
+};
+
+TEST_F(PoolControllerTest, GivesOneNodeTheRoleThatLacksNodes) {
+  start_pools("on");
+  pass(1'000);
+  EXPECT_EQ(drains(), 1U);
+  EXPECT_EQ(asked(2), "decode");
+  EXPECT_THAT(controller->to_json(), HasSubstr(R"("changing":1)"));
+  // It is on its way: nobody else is asked however long that takes.
+  pass(10'000);
+  EXPECT_EQ(drains(), 1U);
+  // Back under its old name, with the other role.
+  nodes[2]->kill();
+  pass(100);
+  ScriptedNodeOptions options;
+  options.name = "p0";
+  options.role = "decode";
+  options.gateway = kAddress;
+  options.token = "secret";
+  NodeScript script;
+  script.may_change_role = true;
+  ScriptedNode& back = cluster->add(options, script);
+  pass(3'000);
+  EXPECT_TRUE(back.is_up());
+  EXPECT_EQ(drains(), 1U);
+  EXPECT_THAT(controller->to_json(), HasSubstr(R"("changing":0)"));
+  EXPECT_THAT(controller->to_json(), HasSubstr(R"("prefill":{"nodes":1,"wanted":1)"));
+  EXPECT_THAT(controller->to_json(), HasSubstr(R"("decode":{"nodes":3,"wanted":3)"));
+  EXPECT_THAT(metrics.to_text(), HasSubstr(R"(baton_pool_nodes{role="decode"} 3)"));
+  EXPECT_THAT(metrics.to_text(), HasSubstr(R"(baton_pool_role_changes_total{role="decode"} 1)"));
+}
+
+TEST_F(PoolControllerTest, OneThatDoesNotComeBackIsNotWaitedForForEver) {
+  start_pools("on");
+  pass(1'000);
+  nodes[2]->kill();
+  executor.advance(seconds(60));
+  EXPECT_THAT(controller->to_json(), HasSubstr(R"("changing":1)"));
+  executor.advance(seconds(300));
+  EXPECT_THAT(controller->to_json(), HasSubstr(R"("changing":0)"));
+}
+
+TEST_F(PoolControllerTest, DryRunAsksNobody) {
+  start_pools("dry_run");
+  pass(10'000);
+  EXPECT_EQ(drains(), 0U);
+  EXPECT_THAT(controller->to_json(), HasSubstr(R"("prefill":{"nodes":2,"wanted":1)"));
+  EXPECT_THAT(metrics.to_text(), HasSubstr(R"(baton_pool_desired_replicas{role="prefill"})"));
+}
+
+TEST_F(PoolControllerTest, NodesOfOneRoleAreLeftAlone) {
+  start_pools("on", false);
+  pass(10'000);
+  EXPECT_EQ(drains(), 0U);
+}
+
+TEST_F(PoolControllerTest, TheLastNodeOfARoleStays) {
+  start();
+  NodeScript script;
+  script.may_change_role = true;
+  nodes = {&add("d0", script), &add("p0", script)};
+  PoolsSection pools;
+  pools.change_roles = "on";
+  pools.ratio = "1:9";
+  control(pools);
+  pass(20'000);
+  EXPECT_EQ(drains(), 0U);
+}
+
+}  // namespace
+}  // namespace baton::gateway

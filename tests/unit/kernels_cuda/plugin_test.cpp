@@ -1,0 +1,75 @@
+// What the loader says when something is missing, and that it hands over what the library makes.
+#include "kernels/cuda/plugin.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+namespace baton::kernels {
+namespace {
+
+using ::testing::HasSubstr;
+
+// A library that every machine has stands for the driver.
+constexpr char kPresent[] = "libc.so.6";
+
+std::string error_of(const CudaPlaces& places) {
+  const auto made = load_cuda_backend({}, places);
+  EXPECT_FALSE(made);
+  EXPECT_EQ(made.error().code, ErrorCode::Unavailable);
+  return made.error().message;
+}
+
+TEST(CudaPlugin, SaysThatTheLibraryWasNotBuilt) {
+  const std::string message =
+      error_of({.library = "/nowhere/libbaton_cuda.so", .driver = kPresent});
+  EXPECT_THAT(message, HasSubstr("/nowhere/libbaton_cuda.so"));
+  EXPECT_THAT(message, HasSubstr("tools/setup-cuda"));
+}
+
+TEST(CudaPlugin, SaysThatTheDriverIsMissing) {
+  const std::string message =
+      error_of({.library = FAKE_PLUGIN, .driver = "libno-such-driver.so.1"});
+  EXPECT_THAT(message, HasSubstr("driver"));
+  EXPECT_THAT(message, HasSubstr("libno-such-driver.so.1"));
+}
+
+TEST(CudaPlugin, SaysWhatIsWrongWithALibraryThatDoesNotLoad) {
+  const std::string path =
+      ::testing::TempDir() + "plugin_test." + std::to_string(::getpid()) + ".so";
+  std::ofstream(path) << "no library";
+  EXPECT_THAT(error_of({.library = path, .driver = kPresent}), HasSubstr(path));
+  std::filesystem::remove(path);
+}
+
+TEST(CudaPlugin, RefusesALibraryOfAnotherBuild) {
+  EXPECT_THAT(error_of({.library = FOREIGN_PLUGIN, .driver = kPresent}),
+              HasSubstr("another build"));
+  EXPECT_THAT(error_of({.library = OLD_PLUGIN, .driver = kPresent}),
+              HasSubstr("another build than this program (0, long ago"));
+}
+
+TEST(CudaPlugin, HandsOverWhatTheLibraryMakes) {
+  const auto made = load_cuda_backend({.device = 3}, {.library = FAKE_PLUGIN, .driver = kPresent});
+  ASSERT_TRUE(made) << made.error().message;
+  EXPECT_EQ((*made)->name(), "reference");
+}
+
+TEST(CudaPlugin, HandsOverWhatTheLibraryFindsLacking) {
+  const auto made = load_cuda_backend({.device = 7}, {.library = FAKE_PLUGIN, .driver = kPresent});
+  ASSERT_FALSE(made);
+  EXPECT_EQ(made.error().message, "no device 7");
+}
+
+TEST(CudaPlugin, LooksBesideTheProgram) {
+  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe");
+  EXPECT_EQ(CudaPlaces::beside_program().library,
+            (program.parent_path() / "libbaton_cuda.so").string());
+}
+
+}  // namespace
+}  // namespace baton::kernels
