@@ -62,23 +62,25 @@ class Comparison {
   }
 
  private:
-  PoolsResult result(std::string policy, const SimPools& pools, double node_seconds) const {
+  // Works off what is left; nodes count up to now.
+  PoolsResult finished(std::string policy,
+                       SimPools& pools,
+                       std::uint32_t flips,
+                       PoolSize fewest) const {
     PoolsResult out;
     out.policy = std::move(policy);
+    out.flips = flips;
+    out.fewest = fewest;
+    out.node_hours = pools.node_seconds() / 3600;
+    pools.finish(trace_);
     out.attainment = static_cast<double>(pools.good()) / static_cast<double>(trace_.size());
-    out.node_hours = node_seconds / 3600;
     return out;
   }
 
   PoolsResult fixed(PoolSize roles) const {
     SimPools pools(options_.cluster, roles);
     pools.run(trace_, shape_.seconds);
-    const double seconds = pools.node_seconds();
-    pools.finish(trace_);
-    PoolsResult out =
-        result(fmt::format("static {}:{}", roles.prefill, roles.decode), pools, seconds);
-    out.fewest = roles;
-    return out;
+    return finished(fmt::format("static {}:{}", roles.prefill, roles.decode), pools, 0, roles);
   }
 
   PoolsResult foreseen() const {
@@ -113,12 +115,7 @@ class Comparison {
       fewest = {std::min(fewest.prefill, best.prefill), std::min(fewest.decode, best.decode)};
       pools.run(trace_, std::min(pools.now() + kOracleEvery, shape_.seconds));
     }
-    const double seconds = pools.node_seconds();
-    pools.finish(trace_);
-    PoolsResult out = result(std::string(kOracle), pools, seconds);
-    out.flips = flips;
-    out.fewest = fewest;
-    return out;
+    return finished(std::string(kOracle), pools, flips, fewest);
   }
 
   gateway::PoolOptions policy_options(PoolSize most) const {
@@ -145,12 +142,7 @@ class Comparison {
       const PoolSize there = pools.usable();
       fewest = {std::min(fewest.prefill, there.prefill), std::min(fewest.decode, there.decode)};
     }
-    const double seconds = pools.node_seconds();
-    pools.finish(trace_);
-    PoolsResult out = result(std::string(name), pools, seconds);
-    out.flips = flips;
-    out.fewest = fewest;
-    return out;
+    return finished(std::string(name), pools, flips, fewest);
   }
 
   PoolsResult controlled() const {

@@ -1,6 +1,6 @@
 // Blocks that nodes will hold soon: those of prompts just sent to them. On the node that computes
-// they count as held from the moment a request is sent until it has been computed and a little
-// longer, in which the node announces them; so the second of two requests with one beginning
+// they count as held from the moment a request is sent until, once computed, the node has told of
+// its cache, or a while has passed; so the second of two requests with one beginning
 // already finds the first one's node. On the node they are moved to they count from the end of
 // computing on: before, nothing can be taken from there.
 //
@@ -31,7 +31,7 @@ class SentBlocks {
     Chain hashes;
   };
 
-  // `linger`: how long blocks are expected after they were computed.
+  // `linger`: how long blocks are expected at most after they were computed.
   SentBlocks(std::uint64_t mixer, Duration linger) : expected_(mixer), linger_(linger) {}
 
   Ticket sent(std::vector<Part> computed, std::vector<Part> moved = {});

@@ -46,6 +46,19 @@ TEST_F(SentBlocksTest, AreExpectedUntilSomeTimeAfterTheyAreComputed) {
   EXPECT_EQ(sent.size(), 0U);
 }
 
+TEST_F(SentBlocksTest, WhatItsNodeHasToldOfIsExpectedNoLonger) {
+  const auto computed = sent.sent(part(kNode, {1, 2, 3}), part(kOther, {1, 2, 3}));
+  sent.sent(part(kNode, {1, 7}));
+  sent.settled(computed, start, true);
+  sent.announced(kNode);
+  EXPECT_EQ(expected(kNode, {1, 2, 3}), 1U);  // the other request is still computed
+  EXPECT_EQ(expected(kOther, {1, 2, 3}), 3U);
+  sent.announced(kOther);
+  EXPECT_EQ(expected(kOther, {1, 2, 3}), 0U);
+  sent.expire(start + seconds(2));
+  EXPECT_EQ(sent.size(), 2U);
+}
+
 TEST_F(SentBlocksTest, OneRequestsEndLeavesWhatAnotherOneExpects) {
   const auto first = sent.sent(part(kNode, {1, 2}));
   const auto second = sent.sent(part(kNode, {1}));
