@@ -8,6 +8,18 @@
 #include "common/wire/convert.h"
 
 namespace baton::decode_node {
+namespace {
+
+// What guesses may make of a step: the target of steps, else the pace promised to the quickest
+// tier.
+std::chrono::duration<double> longest_draft_step(const ClusterConfig& config) {
+  if (config.decode.itl_target.count() > 0) {
+    return config.decode.itl_target;
+  }
+  return std::ranges::min(config.slo.tiers, {}, &TierSlo::itl).itl;
+}
+
+}  // namespace
 
 DecodeNode::DecodeNode(node::RoleDeps deps)
     : deps_(std::move(deps)),
@@ -126,7 +138,8 @@ void DecodeNode::make_scheduler() {
           .drafts = {.mode = speculation.mode == "draft" ? engine::DraftMode::Model
                                                          : engine::DraftMode::Ngram,
                      .max_tokens = speculation.mode == "off" ? 0 : speculation.max_tokens,
-                     .min_match = speculation.min_match},
+                     .min_match = speculation.min_match,
+                     .step_seconds = longest_draft_step(deps_.config).count()},
           .node = deps_.identity.name},
       [this] { drain_.check(); },
       deps_.grammars);

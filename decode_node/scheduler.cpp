@@ -285,7 +285,7 @@ void Scheduler::draft(std::vector<engine::PlannedSlice>& planned) {
                  .row_seconds = cost_.row_seconds(sequence.tokens().size())};
   }
   const auto counts = engine::plan_drafts(
-      offers, sequences, cost_.predict(engine::shape_of(planned)), options_.limits.step_seconds);
+      offers, sequences, cost_.predict(engine::shape_of(planned)), options_.drafts.step_seconds);
   for (std::size_t i = 0; i < planned.size(); ++i) {
     if (counts[i] == 0) {
       continue;

@@ -224,12 +224,14 @@ void visit_prefill(PrefillSection& s, ConfigVisitor& v) {
 void visit_speculation(SpeculationSection& s, ConfigVisitor& v) {
   v.begin_section("speculation",
                   "Guesses of the next tokens, checked in one step. The answers stay the same.");
-  v.text("mode",
-         s.mode,
-         one_of({"off", "ngram", "draft"}),
-         "ngram: what followed the last tokens earlier in the same text. draft: what draft_model "
-         "says. Trades computing for speed: it pays for few running answers, ngram for such as "
-         "repeat or quote.");
+  v.text(
+      "mode",
+      s.mode,
+      one_of({"off", "ngram", "draft"}),
+      "ngram: what followed the last tokens earlier in the same text. draft: what draft_model "
+      "says. Trades computing for speed: it pays for few running answers, ngram for such as "
+      "repeat or quote. Guesses make no step longer than itl_target_ms, or else the least itl_ms "
+      "of the tiers.");
   v.number("max_tokens", s.max_tokens, 1, 64, "Most guessed tokens of one request in one step.");
   v.number(
       "min_match",

@@ -24,6 +24,7 @@ struct DraftLimits {
   DraftMode mode = DraftMode::Ngram;
   std::uint32_t max_tokens = 0;  // of one sequence in one step; 0: no speculation
   std::uint32_t min_match = 3;   // tokens that must be found again
+  double step_seconds = 0;       // guesses make no step longer than this; 0: no limit
 };
 
 class Drafter {

@@ -387,6 +387,35 @@ class SlowEngine final : public Executor {
   Duration spent_{};
 };
 
+TEST_F(SpeculationTest, GuessesMakeNoStepLongerThanTheirLimit) {
+  SlowEngine engine(executor_);
+  std::size_t most = 0;
+  testing::ScriptedOptions slow = model_;
+  slow.check_plan = [&](const engine::StepPlan& plan) {
+    engine.compute(plan);
+    most = std::max<std::size_t>(most, plan.slices.front().num_rows());
+  };
+  testing::ScriptedRunner runner(slow);
+  steps_ = std::make_unique<node::StepEngine>(executor_, engine, runner, kv_->arena());
+  const auto rows_under = [&](double step_seconds, std::uint64_t id) {
+    make_scheduler({.max_tokens = 6, .min_match = 2, .step_seconds = step_seconds});
+    const auto asked = request(id, 20, 120);
+    add(asked);
+    while (output(id).size() < 60) {  // what rows cost is known by then
+      EXPECT_TRUE(executor_.run_one());
+    }
+    most = 0;
+    executor_.run_until_idle();
+    EXPECT_EQ(output(id), testing::scripted_output(model_, asked));
+    return most;
+  };
+  EXPECT_GT(rows_under(0, 1), 3U);
+  const std::size_t limited = rows_under(4.5e-3, 2);
+  EXPECT_LE(limited, 3U);
+  EXPECT_GT(limited, 1U);
+  EXPECT_EQ(rows_under(1e-3, 3), 1U);
+}
+
 TEST_F(SchedulerTest, TheTargetBoundsStepsAndAllTakeTurns) {
   SlowEngine engine(executor_);
   std::size_t most = 0;
