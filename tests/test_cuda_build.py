@@ -3,6 +3,7 @@ memory, and that kernels of attention and products keep nothing in local memory.
 import pathlib
 import re
 import shutil
+import subprocess
 
 import pytest
 
@@ -34,7 +35,7 @@ def kernels(text):
 def logs():
     if not (OUT / "ptxas").is_dir():
         pytest.skip("libbaton_cuda.so is not built here: " +
-                    ("configure with -DBATON_CUDA=ON" if shutil.which("nvcc") else "no nvcc"))
+                    ("configure with -DBATON_CUDA=ON" if shutil.which("nvcc") else "no nvcc (tools/check-cuda)"))
     return {path.stem: path.read_text() for path in sorted((OUT / "ptxas").glob("*.txt"))}
 
 
@@ -51,13 +52,21 @@ def test_no_warnings(logs):
         assert "warning" not in text, f"{name}: {text}"
 
 
-def test_products_and_attention_spill_nothing(logs):
-    every = [kernel for text in logs.values() for kernel in kernels(text)]
-    print(f"\n{'kernel':90} {'GPU':7} registers  shared bytes")
-    for name, architecture, stack, spilled, registers, shared in every:
-        print(f"{name[:90]:90} {architecture:7} {registers:9} {shared:13}")
+def readable(names):
+    """What a kernel is called in the source, its format in short."""
+    plain = subprocess.run(["c++filt", "-p", *names], capture_output=True, text=True, check=True).stdout.splitlines()
+    return [re.sub(r"baton::kernels::(cuda::)?|\((bool|unsigned int|int)\)", "", name) for name in plain]
+
+
+def test_products_and_attention_spill_nothing(logs, capsys):
+    every = sorted({kernel for text in logs.values() for kernel in kernels(text)})
+    names = readable([kernel[0] for kernel in every])
+    with capsys.disabled():
+        print(f"\n{'kernel':70} {'GPU':7} registers  static shared bytes")
+        for name, (_, architecture, _, _, registers, shared) in zip(names, every):
+            print(f"{name:70} {architecture:7} {registers:9} {shared:20}")
     heavy = [kernel for kernel in every if NAME.search(kernel[0])]
     for architecture in ("sm_80", "sm_90", "sm_100"):
-        assert sum(kernel[1] == architecture for kernel in heavy) >= 15, architecture
+        assert sum(kernel[1] == architecture for kernel in heavy) >= 25, architecture
     spilling = [kernel for kernel in heavy if kernel[2] or kernel[3]]
     assert not spilling, spilling

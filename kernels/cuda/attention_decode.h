@@ -80,11 +80,13 @@ BATON_DEVICE void attend_tile(const AttentionArgs& args,
   }
   const unsigned g = lane_index() / 4;
   const unsigned t = lane_index() % 4;
+  BATON_UNROLL
   for (unsigned r = 0; r < 2; ++r) {
     own.largest[g + r * 8] = largest[r];  // four lanes write the same
     own.sums[g + r * 8] = sums[r];
     BATON_UNROLL
     for (unsigned n = 0; n < kDim / 8; ++n) {
+      BATON_UNROLL
       for (unsigned i = 0; i < 2; ++i) {
         own.tile.words[(g + r * 8) * kDim + n * 8 + t * 2 + i] = bits_of(values[n][r * 2 + i]);
       }

@@ -20,6 +20,11 @@ struct PlannedTiles {
   std::size_t num_join = 0;
 };
 
+// Of heads of up to kDim (64, 128, 256): one attention_*_launches.cu each, so that nvcc works on
+// several at once.
+template <unsigned kDim>
+void launch_heads(Stream stream, const AttentionArgs& args, const PlannedTiles& tiles);
+
 void launch_attention(Stream stream, const AttentionArgs& args, const PlannedTiles& tiles);
 
 }  // namespace baton::kernels::cuda

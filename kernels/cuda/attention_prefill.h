@@ -137,6 +137,7 @@ template <unsigned kDim, bool kBfloat>
       join_range<kDim>(range, largest, sums, ranges);
     }
   }
+  BATON_UNROLL
   for (unsigned r = 0; r < 2; ++r) {
     const std::uint32_t index = first_query + lane_index() / 4 + r * 8;
     if (index >= tile.queries) {

@@ -111,6 +111,7 @@ BATON_DEVICE LaneSeen lane_seen(const AttentionArgs& args,
                                 const AttentionTile& tile,
                                 std::uint32_t first) {
   LaneSeen seen{};
+  BATON_UNROLL
   for (unsigned r = 0; r < 2; ++r) {
     const std::uint32_t index = first + lane_index() / 4 + r * 8;
     if (index < tile.queries) {
@@ -129,12 +130,14 @@ BATON_DEVICE void tile_scores(const StagedQueries<kDim>& queries,
                               Scores& scores) {
   const unsigned g = lane_index() / 4;
   const unsigned t = lane_index() % 4;
+  BATON_UNROLL
   for (float(&score)[4] : scores) {
+    BATON_UNROLL
     for (float& x : score) {
       x = 0.0F;
     }
   }
-  BATON_UNROLL
+  BATON_UNROLL_BY_4
   for (unsigned step = 0; step < kDim / 16; ++step) {
     const unsigned pair = step * 8 + t;
     const std::uint32_t a[4] = {queries.words[g][pair],
@@ -187,6 +190,7 @@ BATON_DEVICE void tile_weights(const AttentionArgs& args,
   }
   BATON_UNROLL
   for (unsigned r = 0; r < 2; ++r) {
+    BATON_UNROLL
     for (unsigned step = 1; step <= 2; step *= 2) {
       const float other = shuffle_xor(out.largest[r], step);
       out.largest[r] = other > out.largest[r] ? other : out.largest[r];
@@ -197,6 +201,7 @@ BATON_DEVICE void tile_weights(const AttentionArgs& args,
     BATON_UNROLL
     for (unsigned r = 0; r < 2; ++r) {
       float pair[2];
+      BATON_UNROLL
       for (unsigned i = 0; i < 2; ++i) {
         pair[i] = sees(n, r * 2 + i) ? exp2_of(scores[n][r * 2 + i] - out.largest[r]) : 0.0F;
       }

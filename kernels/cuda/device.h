@@ -10,6 +10,7 @@
 //   BATON_DEVICE               a function that kernels call
 //   BATON_MEMBER               the same for a member function
 //   BATON_UNROLL               before a loop over registers
+//   BATON_UNROLL_BY_4          before a long loop that indexes no registers
 //   BATON_SHARED(Type, name)   one plain struct of shared memory, at most 48 KiB, once a kernel;
 //                              it holds anything at first
 //   dynamic_shared<Type>()     the bytes that the launch asked for, 16-byte aligned

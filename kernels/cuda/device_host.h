@@ -9,6 +9,7 @@
 #define BATON_KERNEL(threads) void
 #define BATON_MEMBER inline
 #define BATON_UNROLL
+#define BATON_UNROLL_BY_4
 #define BATON_SHARED(Type, name) Type& name = *static_cast<Type*>(static_shared_bytes(sizeof(Type)))
 
 namespace baton::kernels::cuda {

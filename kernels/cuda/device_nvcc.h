@@ -9,9 +9,11 @@
 #include <cstdint>
 
 #define BATON_DEVICE [[maybe_unused]] static __device__ __forceinline__
-#define BATON_KERNEL(threads) __global__ void __launch_bounds__(threads)
+// One block a multiprocessor is enough: told less, ptxas spills a register to have seven.
+#define BATON_KERNEL(threads) __global__ void __launch_bounds__(threads, 1)
 #define BATON_MEMBER __device__ __forceinline__
 #define BATON_UNROLL _Pragma("unroll")
+#define BATON_UNROLL_BY_4 _Pragma("unroll 4")
 #define BATON_SHARED(Type, name) __shared__ Type name
 
 namespace baton::kernels::cuda {

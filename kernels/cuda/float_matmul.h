@@ -65,6 +65,7 @@ template <FloatFormat kFormat>
 BATON_DEVICE void load_floats(const FloatMatrix& w, std::size_t at, std::uint32_t (&a)[4]) {
   constexpr unsigned kWords = kFormat == FloatFormat::E4m3 ? 2 : 4;
   const auto run = reinterpret_cast<const WordRun<kWords>*>(w.words)[at * kWarp + lane_index()];
+  BATON_UNROLL
   for (unsigned i = 0; i < 4; ++i) {
     if constexpr (kFormat == FloatFormat::E4m3) {
       a[i] = bfloats_of_e4m3(run.words[i / 2] >> (16 * (i % 2)));
@@ -120,6 +121,7 @@ BATON_DEVICE void scale_sums(const FloatMatmulArgs& args,
   }
   BATON_UNROLL
   for (unsigned tokens = 0; tokens < kTokenTiles; ++tokens) {
+    BATON_UNROLL
     for (unsigned i = 0; i < 4; ++i) {
       const unsigned row = first_row + tokens * kTokenTile + 2 * (lane_index() % 4) + i % 2;
       if (tokens < token_tiles && row < args.out.m) {

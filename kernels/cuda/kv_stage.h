@@ -149,6 +149,7 @@ BATON_DEVICE void store_pairs(const std::uint16_t (&low)[8],
   BATON_UNROLL
   for (unsigned half = 0; half < 2; ++half) {
     Chunk<16> chunk;
+    BATON_UNROLL
     for (unsigned i = 0; i < 4; ++i) {
       chunk.words[i] = low[half * 4 + i] | static_cast<std::uint32_t>(high[half * 4 + i]) << 16;
     }

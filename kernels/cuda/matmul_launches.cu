@@ -2,6 +2,7 @@
 
 #include "kernels/cuda/activation_codes.h"
 #include "kernels/cuda/float_matmul.h"
+#include "kernels/cuda/format_launches.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/matmul_launches.h"
 #include "kernels/cuda/quant_matmul.h"
@@ -78,7 +79,7 @@ void launch_split(Stream stream, FloatFormat format, unsigned m, const SplitArgs
 void launch_quant_matmul(Stream stream, DType dtype, const QuantMatmulArgs& args) {
   const unsigned parts = parts_of(args.w.cols);
   for_format(dtype, [&](auto format) {
-    launch(stream, quant_matmul<decltype(format)>, shape_of(args.out, args.w.rows, parts), args);
+    FormatLaunches<decltype(format)>::matmul(stream, shape_of(args.out, args.w.rows, parts), args);
   });
   launch_join(stream, args.out, args.w.rows, parts);
 }
@@ -117,8 +118,9 @@ void launch_read_rows(Stream stream, DType dtype, unsigned count, const ReadRows
   if (dtype == DType::BF16) {
     return launch(stream, read_float_rows<FloatFormat::Bfloat>, shape, args);
   }
-  for_format(dtype,
-             [&](auto format) { launch(stream, read_quant_rows<decltype(format)>, shape, args); });
+  for_format(dtype, [&](auto format) {
+    FormatLaunches<decltype(format)>::read_rows(stream, shape, args);
+  });
 }
 
 void launch_read_plain_rows(Stream stream, unsigned count, const ReadPlainRowsArgs& args) {

@@ -37,8 +37,8 @@ Result<std::unique_ptr<Backend>> load_cuda_backend(const CudaOptions& options,
   std::error_code ignored;
   if (!std::filesystem::exists(places.library, ignored)) {
     return fail(ErrorCode::Unavailable,
-                fmt::format("no CUDA: {} was not built; it is where the CUDA toolkit is found "
-                            "(tools/setup-cuda gets it), then configure and build again",
+                fmt::format("no CUDA: {} was not built: get the toolkit by tools/setup-cuda, then "
+                            "configure with -DBATON_CUDA=ON and build",
                             places.library));
   }
   // The library itself needs no driver to be opened, but without one there is no use.

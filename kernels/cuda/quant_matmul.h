@@ -89,6 +89,7 @@ BATON_DEVICE CodeRun<Format> load_codes(const QuantMatrix& w, std::size_t at) {
 
 template <class Format>
 BATON_DEVICE void unpack_codes(const CodeRun<Format>& run, std::uint32_t (&a)[4]) {
+  BATON_UNROLL
   for (unsigned i = 0; i < 4; ++i) {
     if constexpr (Format::kNibbles) {
       const std::uint32_t nibbles = run.words[i / 2] >> (4 * (i % 2)) & 0x0F0F0F0FU;
@@ -148,7 +149,9 @@ BATON_DEVICE void multiply_group(const QuantMatmulArgs& args,
   unpack_codes<Format>(codes, a);
   float scales[kScales][2];
   float mins[2] = {0.0F, 0.0F};
+  BATON_UNROLL
   for (unsigned row = 0; row < 2; ++row) {
+    BATON_UNROLL
     for (unsigned part = 0; part < kScales; ++part) {
       scales[part][row] = weight_scale<Format>(args.w, at, super, part, g + 8 * row);
     }
@@ -176,12 +179,14 @@ BATON_DEVICE void multiply_group(const QuantMatmulArgs& args,
             part == 0 ? a[0] : 0, part == 0 ? a[1] : 0, part == 1 ? a[2] : 0, part == 1 ? a[3] : 0};
         mma_int8(dots, half, b);
       }
+      BATON_UNROLL
       for (unsigned i = 0; i < 4; ++i) {
         sums[tokens][i] =
             fma(static_cast<float>(dots[i]), scales[part][i / 2] * rows[i % 2], sums[tokens][i]);
       }
     }
     if constexpr (Format::kHasMin) {
+      BATON_UNROLL
       for (unsigned i = 0; i < 4; ++i) {
         sums[tokens][i] = fma(mins[i / 2], stage.sums[column + i % 2][slot], sums[tokens][i]);
       }
@@ -195,6 +200,7 @@ BATON_DEVICE void add_part(float (&total)[kTokenTiles][4],
                            bool is_first) {
   BATON_UNROLL
   for (unsigned tokens = 0; tokens < kTokenTiles; ++tokens) {
+    BATON_UNROLL
     for (unsigned i = 0; i < 4; ++i) {
       total[tokens][i] = is_first ? sums[tokens][i] : total[tokens][i] + sums[tokens][i];
       sums[tokens][i] = 0.0F;
@@ -214,6 +220,7 @@ BATON_DEVICE void store_tile(const MatmulTarget& out,
   const unsigned t = lane_index() % 4;
   BATON_UNROLL
   for (unsigned tokens = 0; tokens < kTokenTiles; ++tokens) {
+    BATON_UNROLL
     for (unsigned i = 0; i < 4; ++i) {
       const unsigned row = first_row + tokens * kTokenTile + 2 * t + i % 2;
       const unsigned feature = tile * kTileRows + g + 8 * (i / 2);

@@ -17,8 +17,8 @@ using ::testing::HasSubstr;
 // A library that every machine has stands for the driver.
 constexpr char kPresent[] = "libc.so.6";
 
-std::string error_of(const CudaPlaces& places) {
-  const auto made = load_cuda_backend({}, places);
+std::string error_of(const CudaPlaces& places, const CudaOptions& options = {}) {
+  const auto made = load_cuda_backend(options, places);
   EXPECT_FALSE(made);
   EXPECT_EQ(made.error().code, ErrorCode::Unavailable);
   return made.error().message;
@@ -63,6 +63,16 @@ TEST(CudaPlugin, HandsOverWhatTheLibraryFindsLacking) {
   const auto made = load_cuda_backend({.device = 7}, {.library = FAKE_PLUGIN, .driver = kPresent});
   ASSERT_FALSE(made);
   EXPECT_EQ(made.error().message, "no device 7");
+}
+
+TEST(CudaPlugin, TheRealLibraryLoadsAndSaysWhatItFindsLacking) {
+  const std::string library = CudaPlaces::beside_program().library;
+  if (!std::filesystem::exists(library)) {
+    GTEST_SKIP() << library << " is not built here (tools/check-cuda)";
+  }
+  const std::string message = error_of({.library = library, .driver = kPresent}, {.device = 255});
+  EXPECT_THAT(message,
+              ::testing::AnyOf(HasSubstr("shows no GPU"), HasSubstr("there is no GPU 255")));
 }
 
 TEST(CudaPlugin, LooksBesideTheProgram) {

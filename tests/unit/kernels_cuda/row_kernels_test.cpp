@@ -10,7 +10,7 @@
 #include "kernels/cuda/rope.h"
 #include "kernels/cuda/route.h"
 #include "kernels/ops.h"
-#include "tests/unit/kernels/cuda/emulated_rows.h"
+#include "tests/unit/kernels_cuda/emulated_rows.h"
 
 namespace baton::kernels::cuda {
 namespace {

@@ -10,8 +10,8 @@
 #include <random>
 #include <span>
 
-#include "tests/unit/kernels/cuda/paged_sequences.h"
 #include "tests/unit/kernels/float_rows.h"
+#include "tests/unit/kernels_cuda/paged_sequences.h"
 
 namespace baton::kernels::cuda {
 namespace {

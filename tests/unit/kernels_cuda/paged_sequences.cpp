@@ -1,4 +1,4 @@
-#include "tests/unit/kernels/cuda/paged_sequences.h"
+#include "tests/unit/kernels_cuda/paged_sequences.h"
 
 #include <algorithm>
 #include <cmath>
