@@ -10,4 +10,4 @@ baton_library(interference SRCS interference.cpp
 baton_library(tokenizer_bench SRCS tokenizer_bench.cpp
   DEPS baton::model_file baton::tokenizer baton::cli_support simdjson::simdjson)
 baton_library(grammar_bench SRCS grammar_bench.cpp
-  DEPS baton::model_file baton::tokenizer baton::grammar fmt::fmt)
+  DEPS baton::model_file baton::spread baton::tokenizer baton::grammar fmt::fmt)

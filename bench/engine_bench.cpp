@@ -14,6 +14,7 @@
 
 #include "bench/engine_turn.h"
 #include "bench/peer.h"
+#include "bench/stopwatch.h"
 
 namespace baton::bench {
 namespace {
@@ -23,7 +24,6 @@ using Clock = std::chrono::steady_clock;
 
 constexpr unsigned kLoadPrompt = 8;
 constexpr unsigned kShortContext = 16;  // what a long context is compared with
-constexpr std::uint32_t kStepTokens = 512;
 
 // Guesses for the first estimate of the whole duration; measured times replace them.
 constexpr double kPeerPromptRate = 150;  // tokens a second and thread
@@ -31,10 +31,6 @@ constexpr double kPromptRate = 900;
 constexpr double kPeerStepSeconds = 0.02;
 constexpr double kStepSeconds = 0.008;
 constexpr double kLoadSeconds = 1.0;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 double median(std::vector<double> values) {
   if (values.empty()) {
@@ -411,7 +407,7 @@ class Bench {
     const auto weights = static_cast<double>(model.step_weight_bytes);
     const auto kv = static_cast<double>(model.kv_bytes_per_token);
     if (work.is_prefill) {
-      const double steps = std::ceil(static_cast<double>(work.tokens) / kStepTokens);
+      const double steps = std::ceil(static_cast<double>(work.tokens) / kEngineStepTokens);
       out.memory_share = steps * weights / roofs.read_bytes_per_s * out.tokens_per_s / work.tokens;
     } else {
       const double kv_bytes = work.batch * (work.context + work.tokens / 2.0) * kv;

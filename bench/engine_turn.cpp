@@ -10,19 +10,15 @@
 #include <cstring>
 
 #include "bench/loaded_model.h"
+#include "bench/stopwatch.h"
 
 namespace baton::bench {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::uint32_t kStepTokens = 512;  // the peer's default step, too
 constexpr unsigned kWarmTokens = 32;
 constexpr unsigned kMostTokens = 1U << 20U;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 // Any tokens do: time does not depend on them.
 std::vector<TokenId> some_tokens(std::size_t count, std::uint32_t vocab, std::uint64_t seed) {
@@ -128,7 +124,7 @@ Result<EngineTurn> run_engine_turn(const EngineTurnOptions& options) {
   BATON_ASSIGN(auto model,
                LoadedModel::load({.model = options.model,
                                   .threads = options.threads,
-                                  .step_tokens = kStepTokens,
+                                  .step_tokens = kEngineStepTokens,
                                   .sequences = sequences,
                                   .tokens = tokens,
                                   .packed_cache = options.packed_cache}));

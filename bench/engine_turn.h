@@ -14,6 +14,9 @@
 
 namespace baton::bench {
 
+// Tokens of a prompt that one step computes: the peer's default, too.
+constexpr std::uint32_t kEngineStepTokens = 512;
+
 // One figure to measure.
 struct EngineWork {
   bool is_prefill = false;

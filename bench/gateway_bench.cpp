@@ -17,14 +17,13 @@ constexpr std::size_t kSmallBody = 2 * 1024;
 constexpr std::size_t kLargeBody = 128 * 1024;
 constexpr std::uint64_t kSeed = 7;
 constexpr double kWarmSeconds = 1;
-constexpr double kPatience = 10;  // for what is out when a pass ends
+constexpr double kPassPatience = 10;  // for what is out when a pass ends
 constexpr unsigned kFloodStreams = 32;
 constexpr unsigned kFloodTokens = 1000;
 constexpr std::size_t kStreamBody = 512;
 constexpr double kOpenRate = 2000;  // streams a second
 constexpr double kProbeRate = 100;  // GET /livez a second
 constexpr double kProbeSeconds = 3;
-constexpr double kMicro = 1e-3;  // nanoseconds to microseconds
 
 std::string livez(const HostPort& server) {
   return fmt::format("GET /livez HTTP/1.1\r\nHost: {}\r\n\r\n", server.to_string());
@@ -43,8 +42,8 @@ Pass pass_of(const std::vector<LoadAnswer>& answers, unsigned tokens) {
       ++pass.failed;
       continue;
     }
-    pass.first_us.push_back(static_cast<double>(answer.first - answer.sent) * kMicro);
-    pass.late_us.push_back(static_cast<double>(answer.sent - answer.due) * kMicro);
+    pass.first_us.push_back(answer.first_us());
+    pass.late_us.push_back(answer.late_us());
   }
   return pass;
 }
@@ -63,10 +62,10 @@ Result<Pass> run_pass(const HostPort& server,
   const auto make = [&](std::uint64_t) {
     return chat_post(server, chat_body(body_bytes, ++number, 1));
   };
-  BATON_TRY(client.open_loop(rate, std::min(kWarmSeconds, seconds), kPatience, random, make));
+  BATON_TRY(client.open_loop(rate, std::min(kWarmSeconds, seconds), kPassPatience, random, make));
   (void)client.take_answers();
   BATON_TRY(between());
-  BATON_TRY(client.open_loop(rate, seconds, kPatience, random, make));
+  BATON_TRY(client.open_loop(rate, seconds, kPassPatience, random, make));
   client.give_up();
   return pass_of(client.take_answers(), 1);
 }
@@ -116,7 +115,7 @@ Result<Spread> probe_io(const GatewayBenchOptions& options,
   const auto each = static_cast<std::uint64_t>(std::max(2.0, kProbeRate / rate));
   BATON_TRY(client.open_loop(rate * static_cast<double>(each),
                              std::min(options.seconds, kProbeSeconds),
-                             kPatience,
+                             kPassPatience,
                              random,
                              [&](std::uint64_t tag) {
                                return tag % each == 0
@@ -126,7 +125,7 @@ Result<Spread> probe_io(const GatewayBenchOptions& options,
   std::vector<double> times;
   for (const LoadAnswer& answer : client.take_answers()) {
     if (answer.tag % each != 0 && answer.status == 200) {
-      times.push_back(static_cast<double>(answer.first - answer.sent) * kMicro);
+      times.push_back(answer.first_us());
     }
   }
   return spread_of(std::move(times));
@@ -205,11 +204,11 @@ Result<FloodRow> measure_flood(const GatewayBenchOptions& options) {
   const auto make = [&](std::uint64_t) {
     return chat_post(rig->api(), chat_body(kStreamBody, ++number, kFloodTokens));
   };
-  BATON_TRY(client.closed_loop(kFloodStreams, 0.2, kPatience, make));
+  BATON_TRY(client.closed_loop(kFloodStreams, 0.2, kPassPatience, make));
   (void)client.take_answers();
   const std::uint64_t marks = client.marks();
   const ProcessUse before = rig->use();
-  BATON_TRY(client.closed_loop(kFloodStreams, options.seconds / 2, kPatience, make));
+  BATON_TRY(client.closed_loop(kFloodStreams, options.seconds / 2, kPassPatience, make));
   const ProcessUse after = rig->use();
   FloodRow row;
   row.tokens = client.marks() - marks;
@@ -226,7 +225,7 @@ Result<OpenRow> measure_open_streams(const GatewayBenchOptions& options, unsigne
   const auto tokens = static_cast<unsigned>(opening * 1.5) + options.stream_seconds + 4;
   LoadClient client(rig->api(), std::string(kAnswerMark));
   // What a gateway has once and keeps is not a stream's: some requests come first.
-  BATON_TRY(client.closed_loop(4, 0.3, kPatience, [&](std::uint64_t tag) {
+  BATON_TRY(client.closed_loop(4, 0.3, kPassPatience, [&](std::uint64_t tag) {
     return chat_post(rig->api(), chat_body(kStreamBody, (1ULL << 32U) + tag, 1));
   }));
   (void)client.take_answers();
@@ -253,7 +252,7 @@ Result<OpenRow> measure_open_streams(const GatewayBenchOptions& options, unsigne
     row.refused += answer.status == 200 ? 0 : 1;
     row.missed_tokens +=
         answer.status == 200 ? tokens - std::min<std::uint64_t>(tokens, answer.marks) : 0;
-    first.push_back(static_cast<double>(answer.first - answer.sent) * kMicro);
+    first.push_back(answer.first_us());
   }
   row.first = spread_of(std::move(first));
   return row;

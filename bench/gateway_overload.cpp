@@ -22,16 +22,7 @@ constexpr double kExcess = 3;
 constexpr double kTargetSeconds = 1;  // time to first token
 constexpr double kMeasureSeconds = 5;
 constexpr double kRampSeconds = 2;
-constexpr double kPatience = 10;
-constexpr double kMicro = 1e-3;  // nanoseconds to microseconds
-
-double first_us(const LoadAnswer& answer) {
-  return static_cast<double>(answer.first - answer.sent) * kMicro;
-}
-
-Nanoseconds to_ns(double seconds) {
-  return static_cast<Nanoseconds>(seconds * 1e9);
-}
+constexpr double kOverloadPatience = 10;
 
 // Answers a second that came to their end between two moments.
 double rate_between(const std::vector<LoadAnswer>& answers,
@@ -40,7 +31,7 @@ double rate_between(const std::vector<LoadAnswer>& answers,
                     double target_us) {
   const auto count = std::ranges::count_if(answers, [&](const LoadAnswer& answer) {
     return answer.status == 200 && answer.is_whole && answer.last >= from && answer.last < to &&
-           (target_us == 0 || first_us(answer) <= target_us);
+           (target_us == 0 || answer.first_us() <= target_us);
   });
   return static_cast<double>(count) * 1e9 / static_cast<double>(to - from);
 }
@@ -59,8 +50,8 @@ Result<OverloadRow> measure_overload(const GatewayBenchOptions& options) {
       return chat_post(rig->api(), chat_body(kBody, ++number, kTokens));
     };
     const Nanoseconds begin = now_ns();
-    BATON_TRY(
-        client.closed_loop(2 * kPace.max_batch, kMeasureSeconds + kRampSeconds, kPatience, make));
+    BATON_TRY(client.closed_loop(
+        2 * kPace.max_batch, kMeasureSeconds + kRampSeconds, kOverloadPatience, make));
     row.capacity = rate_between(client.take_answers(),
                                 begin + to_ns(kRampSeconds),
                                 begin + to_ns(kMeasureSeconds + kRampSeconds),
@@ -68,10 +59,10 @@ Result<OverloadRow> measure_overload(const GatewayBenchOptions& options) {
     if (row.capacity <= 0) {
       return fail(ErrorCode::Unavailable, "the nodes answered nothing in the closed loop");
     }
-    BATON_TRY(client.open_loop(row.capacity / 2, kMeasureSeconds, kPatience, random, make));
+    BATON_TRY(client.open_loop(row.capacity / 2, kMeasureSeconds, kOverloadPatience, random, make));
     std::vector<double> first;
     for (const LoadAnswer& answer : client.take_answers()) {
-      first.push_back(first_us(answer));
+      first.push_back(answer.first_us());
     }
     row.unloaded = spread_of(std::move(first));
   }
@@ -85,9 +76,11 @@ Result<OverloadRow> measure_overload(const GatewayBenchOptions& options) {
   row.offered = row.capacity * kExcess;
   const double seconds = std::max<double>(options.overload_seconds, kRampSeconds + 1);
   const Nanoseconds begin = now_ns();
-  BATON_TRY(client.open_loop(row.offered, seconds, kPatience, random, [&](std::uint64_t tag) {
-    return chat_post(rig->api(), chat_body(kBody, ++number, kTokens, kTierNames[tag % kNumTiers]));
-  }));
+  BATON_TRY(
+      client.open_loop(row.offered, seconds, kOverloadPatience, random, [&](std::uint64_t tag) {
+        return chat_post(rig->api(),
+                         chat_body(kBody, ++number, kTokens, kTierNames[tag % kNumTiers]));
+      }));
   client.give_up();
   const auto answers = client.take_answers();
   row.goodput_share =
@@ -102,14 +95,14 @@ Result<OverloadRow> measure_overload(const GatewayBenchOptions& options) {
   for (const LoadAnswer& answer : answers) {
     if (answer.status == 200 && answer.is_whole && answer.marks == kTokens) {
       ++row.answered;
-      first.push_back(first_us(answer));
+      first.push_back(answer.first_us());
       ++row.tiers[answer.tag % kNumTiers].answered;
-      first_of[answer.tag % kNumTiers].push_back(first_us(answer));
+      first_of[answer.tag % kNumTiers].push_back(answer.first_us());
     } else if (answer.status == 429) {
       ++row.refused;
       ++row.tiers[answer.tag % kNumTiers].refused;
       row.refused_without_hint += answer.has_retry_after ? 0 : 1;
-      refusals.push_back(first_us(answer));
+      refusals.push_back(answer.first_us());
     } else {
       ++row.other;
     }

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::size_t kPromptBytes = 100'000;
 constexpr double kRate = 10;
-constexpr double kPatience = 5;
+constexpr double kSoakPatience = 5;
 constexpr double kWarmShare = 0.25;  // of the time, before memory counts
 
 // Of y over x, least squares.
@@ -44,7 +44,7 @@ Result<SoakRow> measure_soak(const GatewayBenchOptions& options) {
   const Nanoseconds begin = now_ns();
   SoakRow row;
   for (unsigned second = 0; second < options.soak_seconds; ++second) {
-    BATON_TRY(client.open_loop(kRate, 1, kPatience, random, [&](std::uint64_t) {
+    BATON_TRY(client.open_loop(kRate, 1, kSoakPatience, random, [&](std::uint64_t) {
       return chat_post(rig->api(), chat_body(kPromptBytes, ++number, 1));
     }));
     for (const LoadAnswer& answer : client.take_answers()) {

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <array>
 #include <chrono>
 #include <fstream>
@@ -45,15 +44,7 @@ class Samples {
     return value;
   }
   std::size_t size() const { return us_.size(); }
-  Percentiles percentiles() {
-    if (us_.empty()) {
-      return {};
-    }
-    std::ranges::sort(us_);
-    return {.p50_us = us_[us_.size() / 2],
-            .p99_us = us_[us_.size() * 99 / 100],
-            .largest_us = us_.back()};
-  }
+  Spread spread() const { return spread_of(us_); }
 
  private:
   std::vector<double> us_;
@@ -163,20 +154,20 @@ Result<GrammarBenchResult> run_grammar_bench(const GrammarBenchOptions& options)
   }
   result.schemas = schemas.size();
   result.tokens = masks.size();
-  result.first_ms = first.percentiles().p50_us / 1e3;
-  result.compile = compiles.percentiles();
-  result.check = checks.percentiles();
-  result.mask = masks.percentiles();
-  result.accept = accepts.percentiles();
+  result.first_ms = first.spread().p50 / 1e3;
+  result.compile = compiles.spread();
+  result.check = checks.spread();
+  result.mask = masks.spread();
+  result.accept = accepts.spread();
   return result;
 }
 
 std::string to_json(const GrammarBenchResult& result) {
-  const auto object = [](const Percentiles& value) {
+  const auto object = [](const Spread& value) {
     return fmt::format(R"({{"p50_us":{:.1f},"p99_us":{:.1f},"largest_us":{:.1f}}})",
-                       value.p50_us,
-                       value.p99_us,
-                       value.largest_us);
+                       value.p50,
+                       value.p99,
+                       value.max);
   };
   return fmt::format(
       R"({{"vocab_size":{},"schemas":{},"tokens":{},"first_ms":{:.1f},"compile":{},"check":{},)"

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/spread.h"
 #include "common/base/error.h"
 
 namespace baton::bench {
@@ -21,21 +22,16 @@ struct GrammarBenchOptions {
   std::size_t longest = 256;  // tokens of an output
 };
 
-struct Percentiles {
-  double p50_us = 0;
-  double p99_us = 0;
-  double largest_us = 0;
-};
-
 struct GrammarBenchResult {
   std::size_t vocab_size = 0;
   std::size_t schemas = 0;
   std::size_t tokens = 0;
   double first_ms = 0;  // the first grammar, which reads the vocabulary
-  Percentiles compile;  // of the others
-  Percentiles check;    // what a gateway does, without a vocabulary
-  Percentiles mask;     // a token
-  Percentiles accept;
+  // Microseconds.
+  Spread compile;  // of the others
+  Spread check;    // what a gateway does, without a vocabulary
+  Spread mask;     // a token
+  Spread accept;
 };
 
 Result<GrammarBenchResult> run_grammar_bench(const GrammarBenchOptions& options);

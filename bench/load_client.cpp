@@ -43,10 +43,6 @@ Nanoseconds stamp_of(msghdr& message) {
   return now_ns();
 }
 
-Nanoseconds to_ns(double seconds) {
-  return static_cast<Nanoseconds>(seconds * static_cast<double>(kSecond));
-}
-
 // Exponential, as the gaps of a Poisson process are.
 double random_gap(const RandomSource& random, double rate) {
   const double uniform = (static_cast<double>(random() >> 11U) + 0.5) * 0x1p-53;

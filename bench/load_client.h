@@ -30,6 +30,10 @@ struct LoadAnswer {
   std::uint64_t marks = 0;  // times the mark was seen in the body
   bool has_retry_after = false;
   bool is_whole = false;
+
+  // Microseconds.
+  double first_us() const { return static_cast<double>(first - sent) * 1e-3; }
+  double late_us() const { return static_cast<double>(sent - due) * 1e-3; }
 };
 
 class LoadClient {

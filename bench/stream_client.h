@@ -19,6 +19,9 @@ namespace baton::bench {
 // Nanoseconds of the system's clock.
 using Nanoseconds = std::int64_t;
 Nanoseconds now_ns();
+constexpr Nanoseconds to_ns(double seconds) {
+  return static_cast<Nanoseconds>(seconds * 1e9);
+}
 
 // An event of a stream that brought text or tokens.
 struct StreamEvent {

@@ -8,14 +8,12 @@
 #include <future>
 #include <span>
 
+#include "bench/stopwatch.h"
+
 namespace baton::bench {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point begin) {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
-}
 
 }  // namespace
 

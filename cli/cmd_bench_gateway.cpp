@@ -15,13 +15,13 @@
 namespace baton::cli {
 namespace {
 
-struct Arguments {
+struct GatewayArguments {
   bench::GatewayBenchOptions options;
   std::string model = "smollm2-135m-instruct";
   bool json = false;
 };
 
-int run(const Arguments& arguments) {
+int run(const GatewayArguments& arguments) {
   bench::GatewayBenchOptions options = arguments.options;
   const auto path = model_argument(arguments.model);
   if (!path) {
@@ -54,7 +54,7 @@ int run(const Arguments& arguments) {
 }  // namespace
 
 void add_bench_gateway(CLI::App& group, Action& chosen) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<GatewayArguments>();
   bench::GatewayBenchOptions& options = arguments->options;
   options.rig.gateway_core = std::max(1U, std::thread::hardware_concurrency()) - 1;
   CLI::App* command =

@@ -16,9 +16,8 @@ struct GrammarArguments {
   bool json = false;
 };
 
-void print_row(std::string_view name, const bench::Percentiles& value) {
-  fmt::print(
-      "{:<28} {:>10.1f} {:>10.1f} {:>10.1f}\n", name, value.p50_us, value.p99_us, value.largest_us);
+void print_row(std::string_view name, const bench::Spread& value) {
+  fmt::print("{:<28} {:>10.1f} {:>10.1f} {:>10.1f}\n", name, value.p50, value.p99, value.max);
 }
 
 int run(const GrammarArguments& arguments) {

@@ -13,13 +13,13 @@
 namespace baton::cli {
 namespace {
 
-struct Arguments {
+struct InterferenceArguments {
   bench::InterferenceOptions options;
   bool json = false;
   bool markdown = false;
 };
 
-int run(const Arguments& arguments) {
+int run(const InterferenceArguments& arguments) {
   bench::InterferenceOptions options = arguments.options;
   const auto path = model_argument(options.model);
   if (!path) {
@@ -47,7 +47,7 @@ int run(const Arguments& arguments) {
 }  // namespace
 
 void add_bench_interference(CLI::App& group, Action& chosen) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<InterferenceArguments>();
   bench::InterferenceOptions& options = arguments->options;
   options.model = "smollm2-135m-instruct";
   CLI::App* command =

@@ -23,7 +23,7 @@ namespace {
 
 constexpr const char* kName = "bench serve";
 
-struct Arguments {
+struct ServeArguments {
   std::string base_url = "http://127.0.0.1:8000/v1";
   std::string model;
   double rate = 1;
@@ -49,7 +49,7 @@ Error with_option(const char* option, const Error& error) {
   return {ErrorCode::InvalidConfig, fmt::format("{}: {}", option, error.message)};
 }
 
-Result<bench::Load> make_load(const Arguments& arguments) {
+Result<bench::Load> make_load(const ServeArguments& arguments) {
   if (!arguments.trace.empty()) {
     BATON_ASSIGN(bench::Trace trace, bench::read_trace(arguments.trace));
     if (arguments.requests > 0 && trace.size() > arguments.requests) {
@@ -89,7 +89,7 @@ void show_progress(const bench::ServeProgress& at) {
              at.seconds);
 }
 
-int run_load(const Arguments& arguments) {
+int run_load(const ServeArguments& arguments) {
   auto target = bench::parse_target(arguments.base_url);
   if (!target) {
     return report(kName, with_option("--base-url", target.error()));
@@ -160,7 +160,7 @@ int run_load(const Arguments& arguments) {
   return figures.whole > 0 ? kDone : kFailed;
 }
 
-int run_advise(const Arguments& arguments) {
+int run_advise(const ServeArguments& arguments) {
   bench::AdviseOptions options = arguments.advice;
   const std::size_t requests = arguments.requests > 0 ? arguments.requests : 12;
   const auto path =
@@ -217,7 +217,7 @@ int run_advise(const Arguments& arguments) {
 }  // namespace
 
 void add_bench_serve(CLI::App& group, Action& chosen) {
-  auto a = std::make_shared<Arguments>();
+  auto a = std::make_shared<ServeArguments>();
   CLI::App* command =
       group.add_subcommand("serve", "Load a server of the OpenAI API and tell its latencies");
   command->add_option("--base-url", a->base_url, "The server's API, http://host:port/v1")

@@ -23,7 +23,7 @@ using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
 constexpr milliseconds kLookEvery{200};
-constexpr milliseconds kGrace{10'000};  // after the limit, for what is handed back to be over
+constexpr milliseconds kHandBack{10'000};  // after the limit, for what is handed back to be over
 
 struct DrainArguments {
   std::string node;
@@ -59,7 +59,7 @@ struct NodeState {
   bool is_idle() const { return is_draining && requests == 0 && prompt_tokens == 0; }
 };
 
-std::uint64_t number(const json::object& fields, const char* key) {
+std::uint64_t count_of(const json::object& fields, const char* key) {
   const json::value* value = fields.if_contains(key);
   return value != nullptr && value->is_number() ? value->to_number<std::uint64_t>() : 0;
 }
@@ -89,10 +89,10 @@ Result<std::optional<NodeState>> look(ApiClient& client, const std::string& node
     }
     const json::object& fields = entry.as_object();
     return NodeState{.is_draining = text(entry, "state") == "draining",
-                     .requests = std::max({number(fields, "running"),
-                                           number(fields, "credits_used"),
-                                           number(fields, "sequences_given")}),
-                     .prompt_tokens = number(fields, "queued_tokens")};
+                     .requests = std::max({count_of(fields, "running"),
+                                           count_of(fields, "credits_used"),
+                                           count_of(fields, "sequences_given")}),
+                     .prompt_tokens = count_of(fields, "queued_tokens")};
   }
   return std::optional<NodeState>();
 }
@@ -135,7 +135,7 @@ int wait_until_idle(ApiClient& client, const std::string& node, milliseconds lim
       fmt::print("{}: idle, it may be stopped\n", node);
       return kDone;
     }
-    if (steady_clock::now() - start > limit + kGrace) {
+    if (steady_clock::now() - start > limit + kHandBack) {
       return report("drain",
                     {ErrorCode::Timeout,
                      fmt::format("{} still has {} requests in work", node, (*state)->requests)});

@@ -41,6 +41,10 @@ target_include_directories(baton_flags INTERFACE ${CMAKE_SOURCE_DIR} ${CMAKE_BIN
 target_compile_options(baton_flags INTERFACE
   -Wall -Wextra $<$<CXX_COMPILER_ID:GNU>:-Werror> -Wnon-virtual-dtor -Woverloaded-virtual -Wno-missing-field-initializers
   -ffp-contract=off -fno-omit-frame-pointer)
+if(CMAKE_UNITY_BUILD)
+  # GCC takes the sources that an object is made of for headers: their anonymous types seem shared.
+  target_compile_options(baton_flags INTERFACE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
+endif()
 if(BATON_SANITIZE)
   target_compile_options(baton_flags INTERFACE -fsanitize=${BATON_SANITIZE} -fno-sanitize-recover=all
     $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
@@ -74,11 +78,21 @@ function(baton_program name)
   target_link_libraries(${name} PRIVATE baton_flags ${arg_DEPS})
 endfunction()
 
-# baton_test(name SRCS ... DEPS ... [LABELS ...] [TIMEOUT s]): a GoogleTest program; ctest runs it whole.
+# Sources that compute little: optimised less in a release, as they take a third less time to compile.
+# What they link is optimised as ever.
+function(baton_compile_quickly name)
+  target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)
+endfunction()
+
+# baton_test(name [COMPUTES] SRCS ... DEPS ... [LABELS ...] [TIMEOUT s]): a GoogleTest program; ctest runs
+# it whole. COMPUTES: its own sources are worth optimising.
 function(baton_test name)
-  cmake_parse_arguments(arg "" "TIMEOUT" "SRCS;DEPS;LABELS" ${ARGN})
+  cmake_parse_arguments(arg "COMPUTES" "TIMEOUT" "SRCS;DEPS;LABELS" ${ARGN})
   add_executable(${name} ${arg_SRCS})
   target_link_libraries(${name} PRIVATE baton_flags GTest::gtest GTest::gmock GTest::gtest_main ${arg_DEPS})
+  if(NOT arg_COMPUTES)
+    baton_compile_quickly(${name})
+  endif()
   add_test(NAME ${name} COMMAND ${name} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 300)

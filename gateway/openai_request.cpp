@@ -20,7 +20,7 @@ namespace baton::gateway {
 namespace {
 
 // Every field we know, sorted.
-constexpr auto kFields = std::to_array<std::string_view>({
+constexpr auto kRequestFields = std::to_array<std::string_view>({
     "add_generation_prompt",
     "audio",
     "best_of",
@@ -86,7 +86,7 @@ constexpr auto kFields = std::to_array<std::string_view>({
     "verbosity",
     "web_search_options",
 });
-static_assert(std::is_sorted(kFields.begin(), kFields.end()));
+static_assert(std::is_sorted(kRequestFields.begin(), kRequestFields.end()));
 
 // Their effect is not there yet, and an answer without it would be another answer.
 constexpr auto kUnsupported = std::to_array<std::string_view>(
@@ -235,7 +235,7 @@ ApiResult<ApiRequest> parse_api_request(Endpoint endpoint, std::string_view body
   }
   ApiRequest request;
   request.endpoint = endpoint;
-  JsonFields fields(*object, kFields);
+  JsonFields fields(*object, kRequestFields);
   request.ignored_fields = fields.unknown();
   if (!fields.has("model")) {
     return std::unexpected(

@@ -260,7 +260,7 @@ std::optional<ApiError> read_structured_outputs(const JsonElement& value, Gramma
                        : std::nullopt;
 }
 
-constexpr auto kFields =
+constexpr auto kGrammarFields =
     std::to_array<std::pair<std::string_view, std::string_view>>({{"response_format", ""},
                                                                   {"structured_outputs", ""},
                                                                   {"guided_json", "json"},
@@ -272,7 +272,7 @@ constexpr auto kFields =
 
 StructuredOutput read_structured_output(JsonFields& fields) {
   StructuredOutput output;
-  for (const auto& [name, kind] : kFields) {
+  for (const auto& [name, kind] : kGrammarFields) {
     const auto value = fields.get(name);
     if (!value) {
       continue;

@@ -73,7 +73,7 @@ void Scheduler::make_grammar(Job& job) {
 }
 
 void Scheduler::grammar_made(std::uint64_t number,
-                             Result<std::shared_ptr<engine::GrammarMask>> made) {
+                             Result<std::shared_ptr<engine::GrammarMask>>&& made) {
   if (!made) {
     end_if([number](const Job& job) { return job.number == number; },
            made.error().message,

@@ -118,7 +118,7 @@ class Scheduler {
 
   void pump();
   void make_grammar(Job& job);
-  void grammar_made(std::uint64_t number, Result<std::shared_ptr<engine::GrammarMask>> made);
+  void grammar_made(std::uint64_t number, Result<std::shared_ptr<engine::GrammarMask>>&& made);
   bool admit(Job& job);
   // The same prompt is being computed: this one will find it in the cache.
   bool should_wait_for_twin(const Job& job) const;

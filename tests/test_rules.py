@@ -84,20 +84,20 @@ BURNS = {
 }
 
 
-def run(tmp_path, rules, series, at, expected):
-    """`expected`: names of the alerts that page at minute `at`; all others must be silent."""
-    firing = {rule["alert"] for rule in alerts(rules) if rule["labels"]["severity"] == "page"}
+def run(tmp_path, rules, series, expected):
+    """`expected`: by minute, the alerts that page then; all others must be silent."""
+    pages = [rule for rule in alerts(rules) if rule["labels"]["severity"] == "page"]
     tests = [{"eval_time": f"{at}m", "alertname": name,
-              "exp_alerts": [{"exp_labels": expected[name]}] if name in expected else []}
-             for name in sorted(firing)]
+              "exp_alerts": [{"exp_labels": paging[name]}] if name in paging else []}
+             for at, paging in expected.items() for name in sorted({r["alert"] for r in pages})]
     for test in tests:
         for alert in test["exp_alerts"]:
-            rule = next(r for r in alerts(rules) if r["alert"] == test["alertname"]
+            rule = next(r for r in pages if r["alert"] == test["alertname"]
                         and (not alert["exp_labels"].get("tier")
                              or r["labels"].get("tier") == alert["exp_labels"]["tier"]))
             alert["exp_labels"] = {**alert["exp_labels"], **rule["labels"]}
             alert["exp_annotations"] = rule["annotations"]
-    path = tmp_path / f"test-{at}.yaml"
+    path = tmp_path / "test.yaml"
     path.write_text(yaml.safe_dump({
         "rule_files": [str(rules)], "evaluation_interval": "1m",
         "tests": [{"interval": "1m", "input_series": series, "alert_rule_test": tests}]}))
@@ -125,8 +125,7 @@ def test_a_slow_phase_calls_its_own_people_and_stops(slow, tmp_path, rules):
     tier = "default" if slow in ("itl", "ttft") else ""
     labels = {"phase": phase, "slo": slow, "tier": tier, "severity": "page"}
     expected = {alert: {name: value for name, value in labels.items() if value}}
-    run(tmp_path, rules, series, 60, expected)
-    run(tmp_path, rules, series, 300, {})
+    run(tmp_path, rules, series, {60: expected, 300: {}})
 
 
 @pytest.mark.parametrize("role, alert", [("prefill", "BatonNoPrefillNode"),
@@ -135,20 +134,19 @@ def test_a_dead_pool_calls_its_own_people(role, alert, tmp_path, rules):
     series = [s for s in NODES if role not in s["series"]] + GATEWAY
     series += [{"series": f'baton_nodes{{role="{role}",state="alive"}}',
                 "values": "1x9 0x20 1x100"}]
-    run(tmp_path, rules, series, 20, {alert: {"phase": role, "severity": "page"}})
-    run(tmp_path, rules, series, 60, {})
+    run(tmp_path, rules, series, {20: {alert: {"phase": role, "severity": "page"}}, 60: {}})
 
 
 def test_a_missing_gateway_is_told(tmp_path, rules):
-    run(tmp_path, rules, NODES, 20,
-        {"BatonGatewayGone": {"phase": "gateway", "severity": "page"}})
+    run(tmp_path, rules, NODES,
+        {20: {"BatonGatewayGone": {"phase": "gateway", "severity": "page"}}})
 
 
 def test_little_traffic_calls_nobody(tmp_path, rules):
     series = NODES + GATEWAY + [
         {"series": f'{PHASE}_bucket{{phase="prefill",le="2"}}', "values": "0x480"},
         {"series": f'{PHASE}_count{{phase="prefill"}}', "values": "0+1x9 9x471"}]
-    run(tmp_path, rules, series, 30, {})
+    run(tmp_path, rules, series, {30: {}})
 
 
 def test_scrape_and_alertmanager_examples(tmp_path):

@@ -6,8 +6,8 @@
 namespace baton::transfer {
 namespace {
 
-constexpr std::uint16_t kMagic = 0xba70;
-constexpr std::uint8_t kVersion = 1;
+constexpr std::uint16_t kMessageMagic = 0xba70;
+constexpr std::uint8_t kMessageVersion = 1;
 
 }  // namespace
 
@@ -48,8 +48,8 @@ void MessageHeader::add_run(BlockRun more) {
 
 void encode(const MessageHeader& header, EncodedHeader& out) {
   std::byte* at = out.bytes.data();
-  at = put(at, kMagic);
-  at = put(at, kVersion);
+  at = put(at, kMessageMagic);
+  at = put(at, kMessageVersion);
   at = put(at, static_cast<std::uint8_t>(header.lane));
   at = put(at, header.epoch.value);
   at = put(at, header.lease.high);
@@ -69,10 +69,10 @@ Status decode(std::span<const std::byte> bytes, MessageHeader& out) {
     return fail(ErrorCode::ProtocolError, "data message: header is too short");
   }
   const std::byte* at = bytes.data();
-  if (take<std::uint16_t>(at) != kMagic) {
+  if (take<std::uint16_t>(at) != kMessageMagic) {
     return fail(ErrorCode::ProtocolError, "data message: wrong magic number");
   }
-  if (take<std::uint8_t>(at) != kVersion) {
+  if (take<std::uint8_t>(at) != kMessageVersion) {
     return fail(ErrorCode::ProtocolError, "data message: unknown version");
   }
   const auto lane = take<std::uint8_t>(at);

@@ -5,8 +5,8 @@
 namespace baton::transfer {
 namespace {
 
-constexpr std::uint16_t kMagic = 0xba71;
-constexpr std::uint8_t kVersion = 1;
+constexpr std::uint16_t kPutMagic = 0xba71;
+constexpr std::uint8_t kPutVersion = 1;
 
 // The fields that a kind does not have are zero.
 bool is_consistent(const PutMessage& message) {
@@ -40,8 +40,8 @@ std::string_view to_string(PathKind path) {
 EncodedPut encode(const PutMessage& message) {
   EncodedPut out;
   std::byte* at = out.data();
-  at = put(at, kMagic);
-  at = put(at, kVersion);
+  at = put(at, kPutMagic);
+  at = put(at, kPutVersion);
   at = put(at, static_cast<std::uint8_t>(message.kind));
   at = put(at, static_cast<std::uint8_t>(message.path));
   at = put(at, static_cast<std::uint8_t>(message.lane));
@@ -61,7 +61,7 @@ Status decode(std::span<const std::byte> bytes, PutMessage& out) {
     return fail(ErrorCode::ProtocolError, "put message: wrong length");
   }
   const std::byte* at = bytes.data();
-  if (take<std::uint16_t>(at) != kMagic || take<std::uint8_t>(at) != kVersion) {
+  if (take<std::uint16_t>(at) != kPutMagic || take<std::uint8_t>(at) != kPutVersion) {
     return fail(ErrorCode::ProtocolError, "put message: wrong magic number or version");
   }
   const auto kind = take<std::uint8_t>(at);

@@ -8,8 +8,8 @@
 namespace baton::transfer {
 namespace {
 
-constexpr std::uint32_t kMagic = 0x4f505442;  // "BTPO"
-constexpr std::uint16_t kVersion = 1;
+constexpr std::uint32_t kOfferMagic = 0x4f505442;  // "BTPO"
+constexpr std::uint16_t kOfferVersion = 1;
 constexpr std::uint16_t kAllowsRdma = 1;
 constexpr std::uint16_t kAllowsShm = 2;
 constexpr std::size_t kFixedBytes = 64;
@@ -51,8 +51,8 @@ std::vector<std::byte> encode(const PutOffer& offer) {
   BATON_CHECK(offer.key.size() <= kMaxKeyBytes, "a key that UCX packed is short");
   std::vector<std::byte> out(kFixedBytes);
   std::byte* at = out.data();
-  at = put(at, kMagic);
-  at = put(at, kVersion);
+  at = put(at, kOfferMagic);
+  at = put(at, kOfferVersion);
   at = put(at,
            static_cast<std::uint16_t>((offer.allows_rdma ? kAllowsRdma : 0) |
                                       (offer.allows_shm ? kAllowsShm : 0)));
@@ -78,7 +78,7 @@ Result<PutOffer> decode_offer(std::span<const std::byte> bytes) {
     return std::unexpected(malformed("it is cut short").error());
   }
   const std::byte* at = bytes.data();
-  if (take<std::uint32_t>(at) != kMagic || take<std::uint16_t>(at) != kVersion) {
+  if (take<std::uint32_t>(at) != kOfferMagic || take<std::uint16_t>(at) != kOfferVersion) {
     return std::unexpected(malformed("wrong magic number or version").error());
   }
   const auto paths = take<std::uint16_t>(at);

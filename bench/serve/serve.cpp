@@ -20,9 +20,6 @@ constexpr Nanoseconds kLook = kSecond / 10;
 constexpr std::uint16_t kHttpPort = 80;
 constexpr std::size_t kShownError = 300;
 
-Nanoseconds to_ns(double seconds) {
-  return static_cast<Nanoseconds>(seconds * static_cast<double>(kSecond));
-}
 double to_s(Nanoseconds time) {
   return static_cast<double>(time) / static_cast<double>(kSecond);
 }

@@ -15,8 +15,8 @@
 namespace baton {
 namespace {
 
-constexpr std::size_t kThreads = 16;  // each silent client holds one for kPatience
-constexpr std::time_t kPatience = 1;  // seconds
+constexpr std::size_t kThreads = 16;        // each silent client holds one for kClientPatience
+constexpr std::time_t kClientPatience = 1;  // seconds
 constexpr std::size_t kMaxBody = 4096;
 
 void answer(const std::function<AdminHandlers::Answer()>& ask, httplib::Response& response) {
@@ -57,9 +57,9 @@ Result<std::unique_ptr<AdminServer>> AdminServer::start(const std::string& liste
   });
   // A kept connection would hold a thread, and `stop`, for as long as it idles.
   server.set_keep_alive_max_count(1);
-  server.set_keep_alive_timeout(kPatience);  // also the wait for a first byte
-  server.set_read_timeout(kPatience, 0);
-  server.set_write_timeout(kPatience, 0);
+  server.set_keep_alive_timeout(kClientPatience);  // also the wait for a first byte
+  server.set_read_timeout(kClientPatience, 0);
+  server.set_write_timeout(kClientPatience, 0);
   server.set_payload_max_length(kMaxBody);
 
   server.Get("/metrics", [self](const httplib::Request&, httplib::Response& response) {

@@ -16,8 +16,8 @@
 namespace baton {
 namespace {
 
-constexpr std::size_t kBatch = 512;   // spans of one export, about
-constexpr std::time_t kPatience = 3;  // seconds, for connecting and for the answer
+constexpr std::size_t kBatch = 512;            // spans of one export, about
+constexpr std::time_t kCollectorPatience = 3;  // seconds, for connecting and for the answer
 
 void append_attribute(std::string& out, std::string_view key, const Span::Value& value) {
   out += "{\"key\":";
@@ -121,9 +121,9 @@ struct SpanExporter::Impl {
 
   void run() {
     httplib::Client client(address.server);
-    client.set_connection_timeout(kPatience);
-    client.set_read_timeout(kPatience);
-    client.set_write_timeout(kPatience);
+    client.set_connection_timeout(kCollectorPatience);
+    client.set_read_timeout(kCollectorPatience);
+    client.set_write_timeout(kCollectorPatience);
     bool was_good = true;
     while (true) {
       std::vector<Span> batch;

@@ -15,9 +15,9 @@ using FilterFunction = Result<Value> (*)(Interpreter&, const Value& input, const
 using TestFunction = Result<bool> (*)(Interpreter&, const Value& input, const Arguments&);
 
 // Null when there is none of that name.
-const FilterFunction* find_filter(std::string_view name);
-const FilterFunction* find_list_filter(std::string_view name);
-const TestFunction* find_test(std::string_view name);
+FilterFunction find_filter(std::string_view name);
+FilterFunction find_list_filter(std::string_view name);
+TestFunction find_test(std::string_view name);
 
 // range, namespace, dict, raise_exception, strftime_now …
 std::optional<Value> global_function(std::string_view name);

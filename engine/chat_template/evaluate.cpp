@@ -277,23 +277,23 @@ Result<Value> Interpreter::call(const Value& callee, const Arguments& arguments)
 Result<Value> Interpreter::filter(std::string_view name,
                                   const Value& input,
                                   const Arguments& arguments) {
-  const FilterFunction* function = find_filter(name);
+  const FilterFunction function = find_filter(name);
   if (function == nullptr) {
     return template_error(fmt::format("no filter is named '{}'", name));
   }
   BATON_TRY(charge(input.weight()));
-  return (*function)(*this, input, arguments);
+  return function(*this, input, arguments);
 }
 
 Result<bool> Interpreter::test(std::string_view name,
                                const Value& input,
                                const Arguments& arguments) {
-  const TestFunction* function = find_test(name);
+  const TestFunction function = find_test(name);
   if (function == nullptr) {
     return template_error(fmt::format("no test is named '{}'", name));
   }
   BATON_TRY(charge(arguments.positional.empty() ? 1 : arguments.positional[0].weight()));
-  return (*function)(*this, input, arguments);
+  return function(*this, input, arguments);
 }
 
 Result<Value> Interpreter::attribute(const Value& object, std::string_view name) {

@@ -6,6 +6,7 @@
 
 #include "engine/chat_template/builtins.h"
 #include "engine/chat_template/json.h"
+#include "engine/chat_template/method_table.h"
 #include "engine/chat_template/operators.h"
 #include "engine/chat_template/python_text.h"
 
@@ -230,12 +231,7 @@ Result<Value> same(Interpreter&, const Value& input, const Arguments&) {
   return input;
 }
 
-struct Entry {
-  std::string_view name;
-  FilterFunction call;
-};
-
-constexpr Entry kFilters[] = {
+constexpr Named<FilterFunction> kFilters[] = {
     {"tojson", tojson},
     {"trim", trim},
     {"default", default_value},
@@ -261,13 +257,9 @@ constexpr Entry kFilters[] = {
 
 }  // namespace
 
-const FilterFunction* find_filter(std::string_view name) {
-  for (const Entry& entry : kFilters) {
-    if (entry.name == name) {
-      return &entry.call;
-    }
-  }
-  return find_list_filter(name);
+FilterFunction find_filter(std::string_view name) {
+  const FilterFunction found = find_in(kFilters, name);
+  return found != nullptr ? found : find_list_filter(name);
 }
 
 }  // namespace baton::engine::jinja

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "engine/chat_template/builtins.h"
+#include "engine/chat_template/method_table.h"
 #include "engine/chat_template/operators.h"
 #include "engine/chat_template/python_text.h"
 
@@ -270,12 +271,7 @@ Result<Value> batch(Interpreter& interpreter, const Value& input, const Argument
   return make_list(std::move(rows));
 }
 
-struct Entry {
-  std::string_view name;
-  FilterFunction call;
-};
-
-constexpr Entry kFilters[] = {
+constexpr Named<FilterFunction> kListFilters[] = {
     {"list", list},
     {"join", join},
     {"items", items},
@@ -298,13 +294,8 @@ constexpr Entry kFilters[] = {
 
 }  // namespace
 
-const FilterFunction* find_list_filter(std::string_view name) {
-  for (const Entry& entry : kFilters) {
-    if (entry.name == name) {
-      return &entry.call;
-    }
-  }
-  return nullptr;
+FilterFunction find_list_filter(std::string_view name) {
+  return find_in(kListFilters, name);
 }
 
 }  // namespace baton::engine::jinja

@@ -1,4 +1,4 @@
-// Tables of methods by name, one for each kind of value.
+// Tables of functions by name: the methods of each kind of value, the filters, the tests.
 //
 // Thread: as the interpreter. Failure: an absent name gives null.
 #pragma once

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "engine/chat_template/builtins.h"
+#include "engine/chat_template/method_table.h"
 #include "engine/chat_template/operators.h"
 #include "engine/chat_template/python_text.h"
 
@@ -119,12 +120,7 @@ Result<bool> is_test(Interpreter&, const Value& input, const Arguments&) {
   return input.text() != nullptr && find_test(input.text()->view()) != nullptr;
 }
 
-struct Entry {
-  std::string_view name;
-  TestFunction call;
-};
-
-constexpr Entry kTests[] = {
+constexpr Named<TestFunction> kTests[] = {
     {"defined", simple<defined>},
     {"undefined", simple<undefined>},
     {"none", simple<none>},
@@ -167,13 +163,8 @@ constexpr Entry kTests[] = {
 
 }  // namespace
 
-const TestFunction* find_test(std::string_view name) {
-  for (const Entry& entry : kTests) {
-    if (entry.name == name) {
-      return &entry.call;
-    }
-  }
-  return nullptr;
+TestFunction find_test(std::string_view name) {
+  return find_in(kTests, name);
 }
 
 }  // namespace baton::engine::jinja

@@ -257,7 +257,7 @@ Result<Value> is_case(Interpreter& interpreter, const Text& text, const Argument
   return Value((upper ? raised : lowered).view() == text.view() && raised.view() != lowered.view());
 }
 
-Result<Value> is_space(Interpreter& interpreter, const Text& text, const Arguments&) {
+Result<Value> is_all_space(Interpreter& interpreter, const Text& text, const Arguments&) {
   BATON_TRY(interpreter.charge_text(text.size()));
   return Value(!text.empty() && strip(text, {}, true, false).empty());
 }
@@ -286,7 +286,7 @@ constexpr Named<TextMethod> kTextMethods[] = {
     {"isdigit", all_are<true, false>},
     {"isalpha", all_are<false, true>},
     {"isalnum", all_are<true, true>},
-    {"isspace", is_space},
+    {"isspace", is_all_space},
     {"isupper", is_case<true>},
     {"islower", is_case<false>},
 };

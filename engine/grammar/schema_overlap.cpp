@@ -19,7 +19,7 @@ using simdjson::dom::element;
 using simdjson::dom::element_type;
 using simdjson::dom::object;
 
-constexpr int kDepth = 8;  // references and choices that are looked through
+constexpr int kOverlapDepth = 8;  // references and choices that are looked through
 
 // False once `work` is used up.
 bool spend(OverlapWork& work, std::size_t amount = 1) {
@@ -42,7 +42,7 @@ std::optional<element> member(const element& schema, std::string_view name) {
 
 // Follows references; nothing when they go round or nowhere.
 std::optional<element> resolved(const element& root, element schema) {
-  for (int i = 0; i < kDepth; ++i) {
+  for (int i = 0; i < kOverlapDepth; ++i) {
     const auto reference = member(schema, "$ref");
     std::string_view text;
     if (!reference) {
@@ -91,7 +91,7 @@ std::uint8_t schema_bits(const element& root,
                          int depth,
                          OverlapWork& work) {
   const auto schema = resolved(root, unresolved);
-  if (!schema || depth > kDepth || !spend(work)) {
+  if (!schema || depth > kOverlapDepth || !spend(work)) {
     return kAllTypeBits;
   }
   if (const auto values = values_of(*schema)) {
@@ -153,7 +153,7 @@ bool may_overlap_at(const element& root,
                     OverlapWork& work) {
   const auto a = resolved(root, first);
   const auto b = resolved(root, second);
-  if (!a || !b || depth > kDepth || !spend(work)) {
+  if (!a || !b || depth > kOverlapDepth || !spend(work)) {
     return true;
   }
   const std::uint8_t common = schema_bits(root, *a, 0, work) & schema_bits(root, *b, 0, work);

@@ -21,7 +21,7 @@ using simdjson::dom::element;
 using simdjson::dom::object;
 
 constexpr std::size_t kBytes = std::size_t{512} << 10;
-constexpr std::size_t kDepth = 64;
+constexpr std::size_t kTagDepth = 64;
 
 class TagWriter {
  public:
@@ -104,7 +104,7 @@ Result<NormalSchema> normalise_structural_tag(std::string_view text) {
   }
   simdjson::dom::parser parser;
   element root;
-  if (const auto code = parser.allocate(std::max<std::size_t>(text.size(), 64), kDepth)) {
+  if (const auto code = parser.allocate(std::max<std::size_t>(text.size(), 64), kTagDepth)) {
     return fail(ErrorCode::OutOfMemory, simdjson::error_message(code));
   }
   if (const auto code = parser.parse(text.data(), text.size()).get(root)) {

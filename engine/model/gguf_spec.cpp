@@ -380,19 +380,19 @@ struct Family {
   std::string_view architecture;
   Result<DecoderSpec> (*read)(const KeyReader&);
 };
-constexpr std::array kFamilies{Family{"llama", read_llama},
-                               Family{"qwen2", read_qwen2},
-                               Family{"qwen3", read_qwen3},
-                               Family{"qwen3moe", read_qwen3moe},
-                               Family{"phi3", read_phi3},
-                               Family{"gemma2", read_gemma2},
-                               Family{"gemma3", read_gemma3}};
+constexpr std::array kGgufFamilies{Family{"llama", read_llama},
+                                   Family{"qwen2", read_qwen2},
+                                   Family{"qwen3", read_qwen3},
+                                   Family{"qwen3moe", read_qwen3moe},
+                                   Family{"phi3", read_phi3},
+                                   Family{"gemma2", read_gemma2},
+                                   Family{"gemma3", read_gemma3}};
 
 }  // namespace
 
 Result<DecoderSpec> read_gguf_spec(const ModelFile& file) {
   std::string known;
-  for (const Family& family : kFamilies) {
+  for (const Family& family : kGgufFamilies) {
     if (family.architecture == file.architecture()) {
       return family.read(KeyReader(file));
     }

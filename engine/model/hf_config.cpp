@@ -24,15 +24,15 @@ struct FamilyRow {
   HfFamily family;
   std::string_view architecture;
 };
-constexpr std::array kFamilies{FamilyRow{"llama", HfFamily::Llama, "llama"},
-                               FamilyRow{"mistral", HfFamily::Llama, "llama"},
-                               FamilyRow{"mixtral", HfFamily::Mixtral, "llama"},
-                               FamilyRow{"qwen2", HfFamily::Qwen2, "qwen2"},
-                               FamilyRow{"qwen3", HfFamily::Qwen3, "qwen3"},
-                               FamilyRow{"qwen3_moe", HfFamily::Qwen3Moe, "qwen3moe"},
-                               FamilyRow{"phi3", HfFamily::Phi3, "phi3"},
-                               FamilyRow{"gemma2", HfFamily::Gemma2, "gemma2"},
-                               FamilyRow{"gemma3_text", HfFamily::Gemma3, "gemma3"}};
+constexpr std::array kHfFamilies{FamilyRow{"llama", HfFamily::Llama, "llama"},
+                                 FamilyRow{"mistral", HfFamily::Llama, "llama"},
+                                 FamilyRow{"mixtral", HfFamily::Mixtral, "llama"},
+                                 FamilyRow{"qwen2", HfFamily::Qwen2, "qwen2"},
+                                 FamilyRow{"qwen3", HfFamily::Qwen3, "qwen3"},
+                                 FamilyRow{"qwen3_moe", HfFamily::Qwen3Moe, "qwen3moe"},
+                                 FamilyRow{"phi3", HfFamily::Phi3, "phi3"},
+                                 FamilyRow{"gemma2", HfFamily::Gemma2, "gemma2"},
+                                 FamilyRow{"gemma3_text", HfFamily::Gemma3, "gemma3"}};
 
 // What Gemma 3's own code takes for keys that a nested text_config leaves out.
 struct Defaults {
@@ -466,7 +466,7 @@ Result<HfConfig> read_hf_config(const JsonValue& config,
   BATON_ASSIGN(const auto type, text.at("model_type"));
   BATON_ASSIGN(const auto name, type.to_string());
   std::string known;
-  for (const FamilyRow& row : kFamilies) {
+  for (const FamilyRow& row : kHfFamilies) {
     if (row.model_type == name) {
       BATON_ASSIGN(auto out, ConfigReader(config, text, row).read(quantize_config));
       out.nested = nested.has_value();

@@ -31,7 +31,7 @@ using kernels::WeightView;
 constexpr std::size_t kMaxConfigBytes = std::size_t{16} << 20U;
 constexpr std::size_t kMaxTemplateBytes = std::size_t{1} << 20U;
 constexpr std::size_t kMaxTokenizerBytes = std::size_t{256} << 20U;
-constexpr std::size_t kSampleBytes = 4096;
+constexpr std::size_t kShardSampleBytes = 4096;
 
 std::string in(const std::string& folder, std::string_view file) {
   return fmt::format("{}/{}", folder, file);
@@ -329,7 +329,7 @@ void HfFolder::take_hash(std::span<const std::string> settings) {
   }
   for (const auto& [name, stored] : shards_.tensors()) {
     const auto& data = stored.tensor.data;
-    const std::size_t sample = std::min(kSampleBytes, data.size());
+    const std::size_t sample = std::min(kShardSampleBytes, data.size());
     add(name.data(), name.size());
     add(&stored.tensor.type, sizeof(stored.tensor.type));
     add(stored.tensor.shape.data(), stored.tensor.shape.size() * sizeof(std::uint64_t));

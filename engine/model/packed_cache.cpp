@@ -20,7 +20,7 @@ namespace baton::engine {
 namespace {
 
 namespace fs = std::filesystem;
-using Runner = std::unique_ptr<ModelRunner>;
+using RunnerPtr = std::unique_ptr<ModelRunner>;
 
 constexpr std::chrono::seconds kLockLimit{120};
 constexpr std::chrono::milliseconds kLockPause{10};
@@ -111,7 +111,7 @@ class Loading {
         make_(make),
         path_(fmt::format("{}/{:016x}-{}.bin", options.folder, weights_hash, key_.layout)) {}
 
-  Result<Runner> run() {
+  Result<RunnerPtr> run() {
     if (auto made = from_file()) {
       return std::move(*made);
     }
@@ -138,7 +138,7 @@ class Loading {
     }
   }
 
-  Result<Runner> make_with(kernels::PackedStore& store) const {
+  Result<RunnerPtr> make_with(kernels::PackedStore& store) const {
     backend_.use_store(&store);
     auto made = make_();
     backend_.use_store(nullptr);
@@ -146,7 +146,7 @@ class Loading {
   }
 
   // Empty: there is no file that fits.
-  std::optional<Result<Runner>> from_file() {
+  std::optional<Result<RunnerPtr>> from_file() {
     auto file = PackedFile::open(path_, key_);
     if (!file) {
       // One that is not there or cannot be read: what comes next says whether it matters.
@@ -166,10 +166,10 @@ class Loading {
     return made;
   }
 
-  Result<Runner> pack() {
+  Result<RunnerPtr> pack() {
     const std::string fresh = path_ + ".new";
     std::error_code ignored;
-    Result<Runner> made = Runner{};
+    Result<RunnerPtr> made = RunnerPtr{};
     {
       PackedRecord record([this](std::uint64_t bytes) { tell_progress(bytes); });
       made = make_with(record);
@@ -225,10 +225,10 @@ class Loading {
 
 }  // namespace
 
-Result<Runner> through_packed_cache(std::uint64_t weights_hash,
-                                    kernels::Backend& backend,
-                                    const PackedCacheOptions& options,
-                                    const MakeRunner& make) {
+Result<RunnerPtr> through_packed_cache(std::uint64_t weights_hash,
+                                       kernels::Backend& backend,
+                                       const PackedCacheOptions& options,
+                                       const MakeRunner& make) {
   if (options.folder.empty() || backend.packed_layout().empty()) {
     return make();
   }

@@ -17,8 +17,8 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "safetensors files are little-endian");
 
 constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;  // the format's own limit
-constexpr std::size_t kMaxNameBytes = 1024;
-constexpr std::size_t kMaxDims = 8;
+constexpr std::size_t kMaxTensorNameBytes = 1024;
+constexpr std::size_t kMaxTensorDims = 8;
 
 struct TypeRow {
   std::string_view name;
@@ -67,8 +67,8 @@ Result<SafeTensor> read_entry(const JsonValue& entry, std::span<const std::byte>
     if (dim.get(size) != simdjson::SUCCESS) {
       return shape.bad("must be whole numbers");
     }
-    if (out.shape.size() == kMaxDims) {
-      return shape.bad(fmt::format("more than {} dimensions", kMaxDims));
+    if (out.shape.size() == kMaxTensorDims) {
+      return shape.bad(fmt::format("more than {} dimensions", kMaxTensorDims));
     }
     if (__builtin_mul_overflow(bytes, size, &bytes)) {
       return shape.bad("the product of the dimensions overflows");
@@ -162,12 +162,12 @@ Result<SafeTensors> parse_safetensors(std::span<const std::byte> bytes, const st
       continue;
     }
     const std::string place = fmt::format("{}: tensor {}", name, engine::quoted(field.key));
-    if (field.key.empty() || field.key.size() > kMaxNameBytes) {
+    if (field.key.empty() || field.key.size() > kMaxTensorNameBytes) {
       return fail(ErrorCode::InvalidModel,
                   fmt::format("{}: a name of {} bytes; 1 to {} are allowed",
                               place,
                               field.key.size(),
-                              kMaxNameBytes));
+                              kMaxTensorNameBytes));
     }
     BATON_ASSIGN(auto tensor, read_entry(JsonValue(field.value, place), data));
     if (!out.emplace(std::string(field.key), std::move(tensor)).second) {

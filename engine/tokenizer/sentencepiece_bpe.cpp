@@ -11,7 +11,7 @@
 namespace baton::engine {
 namespace {
 
-constexpr std::string_view kSpace = "\xE2\x96\x81";  // U+2581
+constexpr std::string_view kSpaceMark = "\xE2\x96\x81";  // U+2581
 constexpr std::size_t kShortWord = 32;  // characters; longer words merge through a heap
 
 std::string replace_all(std::string_view text, std::string_view from, std::string_view to) {
@@ -95,7 +95,7 @@ Status SentencePieceBpe::build() {
       bytes[i].assign(1, static_cast<char>(byte));
       continue;
     }
-    bytes[i] = kind(id) == TokenKind::Normal ? replace_all(tokens[i], kSpace, " ") : tokens[i];
+    bytes[i] = kind(id) == TokenKind::Normal ? replace_all(tokens[i], kSpaceMark, " ") : tokens[i];
     if (!is_mergeable(id) || tokens[i].empty()) {
       continue;
     }
@@ -130,12 +130,12 @@ void SentencePieceBpe::encode_text(std::string_view text,
                                    bool after_special,
                                    std::vector<TokenId>& out) const {
   std::string escaped;
-  const bool has_space = text.starts_with(' ') || text.starts_with(kSpace);
+  const bool has_space = text.starts_with(' ') || text.starts_with(kSpaceMark);
   if (spec().add_space_prefix && after_special &&
       !(has_space && spec().pre_tokenizer == kMetaspace)) {
-    escaped = kSpace;
+    escaped = kSpaceMark;
   }
-  escaped += replace_all(text, " ", kSpace);
+  escaped += replace_all(text, " ", kSpaceMark);
   const std::string_view all = escaped;
   std::size_t begin = 0;
   const auto take = [&](std::size_t end) {

@@ -14,13 +14,13 @@
 namespace baton::gateway {
 namespace {
 
-constexpr auto kMessageFields =
+constexpr auto kMessageItemFields =
     std::to_array<std::string_view>({"content", "id", "phase", "role", "status", "type"});
-constexpr auto kCallFields =
+constexpr auto kCallItemFields =
     std::to_array<std::string_view>({"arguments", "call_id", "id", "name", "status", "type"});
 constexpr auto kResultFields =
     std::to_array<std::string_view>({"call_id", "id", "output", "status", "type"});
-constexpr auto kRoles =
+constexpr auto kItemRoles =
     std::to_array<std::string_view>({"assistant", "developer", "system", "user"});
 
 // Text parts are joined; anything that is no text is refused, never dropped in silence.
@@ -88,16 +88,17 @@ ApiResult<std::string> needed_content(JsonFields& fields,
   return read_content(at, *content);
 }
 
-ApiResult<engine::ChatMessage> read_message(simdjson::dom::object object, const std::string& path) {
-  JsonFields fields(object, kMessageFields, path + ".");
+ApiResult<engine::ChatMessage> read_message_item(simdjson::dom::object object,
+                                                 const std::string& path) {
+  JsonFields fields(object, kMessageItemFields, path + ".");
   auto role = read_needed(fields, path, "role");
   if (!role) {
     return std::unexpected(std::move(role).error());
   }
-  if (std::ranges::find(kRoles, *role) == kRoles.end()) {
-    return std::unexpected(
-        out_of_range(path + ".role",
-                     fmt::format("must be one of {}, got '{}'", fmt::join(kRoles, ", "), *role)));
+  if (std::ranges::find(kItemRoles, *role) == kItemRoles.end()) {
+    return std::unexpected(out_of_range(
+        path + ".role",
+        fmt::format("must be one of {}, got '{}'", fmt::join(kItemRoles, ", "), *role)));
   }
   auto content = needed_content(fields, path, "content");
   if (!content) {
@@ -111,8 +112,8 @@ ApiResult<engine::ChatMessage> read_message(simdjson::dom::object object, const 
 }
 
 // The call as it stands in `tool_calls` of a message.
-ApiResult<std::string> read_call(simdjson::dom::object object, const std::string& path) {
-  JsonFields fields(object, kCallFields, path + ".");
+ApiResult<std::string> read_call_item(simdjson::dom::object object, const std::string& path) {
+  JsonFields fields(object, kCallItemFields, path + ".");
   auto id = read_needed(fields, path, "call_id");
   if (!id) {
     return id;
@@ -190,7 +191,7 @@ ApiResult<void> read_item(const JsonElement& value, const std::string& path, Tur
     return std::unexpected(wrong_type(path + ".type", "a string", given));
   }
   if (type == "function_call") {
-    auto call = read_call(object, path);
+    auto call = read_call_item(object, path);
     if (!call) {
       return std::unexpected(std::move(call).error());
     }
@@ -208,7 +209,7 @@ ApiResult<void> read_item(const JsonElement& value, const std::string& path, Tur
                     "functions and their outputs.",
                     type)));
   }
-  auto message = type == "message" ? read_message(object, path) : read_result(object, path);
+  auto message = type == "message" ? read_message_item(object, path) : read_result(object, path);
   if (!message) {
     return std::unexpected(std::move(message).error());
   }

@@ -17,7 +17,7 @@ namespace baton::gateway {
 namespace {
 
 // Every field we know, sorted.
-constexpr auto kFields = std::to_array<std::string_view>({
+constexpr auto kResponseFields = std::to_array<std::string_view>({
     "background",
     "conversation",
     "frequency_penalty",
@@ -56,7 +56,7 @@ constexpr auto kFields = std::to_array<std::string_view>({
     "truncation",
     "user",
 });
-static_assert(std::is_sorted(kFields.begin(), kFields.end()));
+static_assert(std::is_sorted(kResponseFields.begin(), kResponseFields.end()));
 
 void read_text(JsonFields& fields, ApiRequest& request) {
   const auto text = fields.get("text");
@@ -116,7 +116,7 @@ void read_include(JsonFields& fields, ApiRequest& request) {
   request.sampling.num_logprobs = wanted ? static_cast<std::int32_t>(top) : -1;
 }
 
-void refuse_unsupported(JsonFields& fields) {
+void refuse_what_is_not_served(JsonFields& fields) {
   for (const std::string_view name : {"conversation", "prompt"}) {
     if (fields.has(name)) {
       fields.fail(unsupported(name, "This server keeps no such objects."));
@@ -155,7 +155,7 @@ ApiResult<ApiRequest> parse_responses_request(std::string_view body) {
   }
   ApiRequest request;
   request.endpoint = Endpoint::Responses;
-  JsonFields fields(*object, kFields);
+  JsonFields fields(*object, kResponseFields);
   request.ignored_fields = fields.unknown();
   if (!fields.has("model")) {
     return std::unexpected(missing_field("model"));
@@ -177,7 +177,7 @@ ApiResult<ApiRequest> parse_responses_request(std::string_view body) {
   read_text(fields, request);
   read_functions(fields, request);
   read_client(fields, request);
-  refuse_unsupported(fields);
+  refuse_what_is_not_served(fields);
   if (fields.error()) {
     return std::unexpected(*fields.error());
   }

@@ -18,7 +18,7 @@ struct CallWords {
   std::string_view after_all;
 };
 
-CallWords words_of(ToolFormat format) {
+CallWords call_words(ToolFormat format) {
   switch (format) {
     case ToolFormat::Llama3:
       return {"{\"name\": \"", "\", \"parameters\": ", "}", "; ", "", ""};
@@ -89,7 +89,7 @@ std::string as_format(const Grammar& grammar) {
 std::string call_grammar(ToolFormat format,
                          const ToolRequest& tools,
                          const CallGrammarOptions& options) {
-  const CallWords words = words_of(format);
+  const CallWords words = call_words(format);
   std::string wanted = calls(words, tools, options.one_call);
   if (!words.before_all.empty()) {
     wanted = sequence(const_string(words.before_all) + "," + wanted + "," +

@@ -22,7 +22,7 @@ struct PromptWords {
   std::string_view after;
 };
 
-PromptWords words_of(ToolFormat format) {
+PromptWords prompt_words(ToolFormat format) {
   switch (format) {
     case ToolFormat::Llama3:
     case ToolFormat::Gemma:
@@ -110,7 +110,7 @@ std::string calls_with_short_ids(simdjson::dom::array calls) {
 void write_tools_as_text(ToolFormat format,
                          const ToolRequest& tools,
                          std::vector<ChatMessage>& messages) {
-  const PromptWords words = words_of(format);
+  const PromptWords words = prompt_words(format);
   std::vector<ChatMessage> out;
   out.reserve(messages.size() + 1);
   simdjson::dom::parser parser;

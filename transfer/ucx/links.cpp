@@ -7,7 +7,7 @@ namespace baton::transfer {
 namespace {
 
 // How long UCX may take to give back what is outstanding on a closing connection.
-constexpr std::chrono::milliseconds kCloseLimit{500};
+constexpr std::chrono::milliseconds kLinkCloseLimit{500};
 // How long a connection over verbs may take to be complete. Less than UCX's UD_TIMEOUT of 30 s: UCX
 // 1.13 ends the process when that one runs out first.
 constexpr std::chrono::seconds kProveLimit{20};
@@ -160,7 +160,7 @@ void UcxLinks::start_close(const LinkPtr& link) {
     return;
   }
   link->is_closing = true;
-  link->close_limit = std::chrono::steady_clock::now() + kCloseLimit;
+  link->close_limit = std::chrono::steady_clock::now() + kLinkCloseLimit;
   if (link->process) {
     reactor_.unwatch(link->process.get());
     link->process = UniqueFd();
@@ -178,7 +178,7 @@ bool UcxLinks::is_closed(const LinkPtr& link) {
       is_broken || link->operations == 0 || std::chrono::steady_clock::now() >= link->close_limit;
   if (!link->is_close_posted && may_close && is_drained) {
     link->is_close_posted = true;
-    link->close_limit = std::chrono::steady_clock::now() + kCloseLimit;
+    link->close_limit = std::chrono::steady_clock::now() + kLinkCloseLimit;
     // By force what is outstanding ends as cancelled.
     const bool force = is_broken || link->operations > 0;
     link->close_request = link->endpoint->close(force);

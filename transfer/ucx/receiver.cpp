@@ -11,7 +11,7 @@ namespace baton::transfer {
 namespace {
 
 // Longer than UCX's keepalive needs to find a dead peer and fail what it owes.
-constexpr std::chrono::milliseconds kCloseLimit{1'000};
+constexpr std::chrono::milliseconds kReceiverCloseLimit{1'000};
 
 }  // namespace
 
@@ -59,7 +59,7 @@ void UcxReceiver::remove(const std::shared_ptr<InletState>& inlet) {
     return;
   }
   inlet->is_closing = true;
-  inlet->close_limit = std::chrono::steady_clock::now() + kCloseLimit;
+  inlet->close_limit = std::chrono::steady_clock::now() + kReceiverCloseLimit;
   ++num_closing_;
   check();
 }

@@ -9,8 +9,8 @@
 namespace baton::bench {
 namespace {
 
-using testing::HasSubstr;
-using testing::Not;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 TEST(EngineWork, IsReadAsItIsWritten) {
   for (const char* text : {"prefill:512", "decode:64:8:512", "decode:512:1:0"}) {

@@ -10,7 +10,7 @@
 namespace baton::bench {
 namespace {
 
-class PromptsTest : public testing::Test {
+class PromptsTest : public ::testing::Test {
  protected:
   ~PromptsTest() override { std::filesystem::remove(path_); }
   Result<std::vector<Prompt>> read(const std::string& text) {

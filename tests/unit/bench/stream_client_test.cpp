@@ -13,8 +13,8 @@
 namespace baton::bench {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 constexpr Nanoseconds kLimit = 20'000'000'000;
 

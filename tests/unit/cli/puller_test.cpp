@@ -27,7 +27,7 @@ name=${1%%==*}
 cp "$here/$name.whl" "$dest/$name-1.0-py3-none-any.whl"
 )";
 
-class PullerTest : public testing::Test {
+class PullerTest : public ::testing::Test {
  protected:
   void SetUp() override {
     folder_ = fs::temp_directory_path() / ("baton-pull-test-" + std::to_string(getpid()));

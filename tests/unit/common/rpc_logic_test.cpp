@@ -21,7 +21,7 @@ using testing::FrameFate;
 using ::testing::HasSubstr;
 using testing::MemoryFabric;
 
-wire::Frame cancel_frame(std::uint64_t request) {
+wire::Frame plain_cancel(std::uint64_t request) {
   wire::Frame frame;
   frame.mutable_cancel()->set_request(request);
   return frame;
@@ -81,7 +81,7 @@ TEST(MemoryChannel, CallsAndAnswers) {
   auto pair = testing::make_memory_pair(executor);
   pair.second->set_handlers([&](const wire::Frame& frame) { pair.second->answer(frame, {}); }, {});
   bool answered = false;
-  pair.first->call(cancel_frame(1), milliseconds(100), [&](const Result<wire::Frame>& result) {
+  pair.first->call(plain_cancel(1), milliseconds(100), [&](const Result<wire::Frame>& result) {
     answered = result.has_value();
   });
   EXPECT_FALSE(answered);
@@ -101,7 +101,7 @@ TEST(MemoryChannel, FrameThatWantsNoAnswerGetsNone) {
   };
   pair.first->set_handlers(complain(*pair.first), {});
   pair.second->set_handlers(complain(*pair.second), {});
-  pair.first->send(cancel_frame(1));
+  pair.first->send(plain_cancel(1));
   executor.run_until_idle();
   EXPECT_EQ(frames, 1) << "two sides must not complain to each other for ever";
 }
@@ -121,10 +121,10 @@ TEST(MemoryChannel, DelayKeepsOrderAndDropTimesOut) {
       });
   pair.second->set_handlers(
       [&](const wire::Frame& frame) { seen.push_back(frame.cancel().request()); }, {});
-  pair.first->send(cancel_frame(1));
-  pair.first->send(cancel_frame(2));
+  pair.first->send(plain_cancel(1));
+  pair.first->send(plain_cancel(2));
   ErrorCode code = ErrorCode::Internal;
-  pair.first->call(cancel_frame(3), milliseconds(70), [&](const Result<wire::Frame>& result) {
+  pair.first->call(plain_cancel(3), milliseconds(70), [&](const Result<wire::Frame>& result) {
     code = result.error().code;
   });
   executor.advance(milliseconds(49));
@@ -142,7 +142,7 @@ TEST(MemoryChannel, KillReachesBothSidesAndOpenCalls) {
   pair.first->set_handlers({}, [&](const Error&) { seen.emplace_back("first"); });
   pair.second->set_handlers([](const wire::Frame&) {},
                             [&](const Error&) { seen.emplace_back("second"); });
-  pair.first->call(cancel_frame(1), milliseconds(100), [&](const Result<wire::Frame>& result) {
+  pair.first->call(plain_cancel(1), milliseconds(100), [&](const Result<wire::Frame>& result) {
     seen.emplace_back(to_string(result.error().code));
   });
   executor.run_until_idle();
@@ -160,8 +160,8 @@ TEST(MemoryChannel, MayBeDroppedInsideItsCallbacks) {
     closed = true;
     pair.first.reset();
   });
-  pair.first->send(cancel_frame(1));
-  pair.first->send(cancel_frame(2));
+  pair.first->send(plain_cancel(1));
+  pair.first->send(plain_cancel(2));
   executor.run_until_idle();
   EXPECT_TRUE(closed);
   EXPECT_EQ(pair.first, nullptr);
@@ -236,7 +236,7 @@ TEST(PeerLink, ResetFailsOpenCallsThenDialsAgain) {
   link.start();
   f.executor.run_until_idle();
   link.channel()->call(
-      cancel_frame(1), milliseconds(60'000), [&](const Result<wire::Frame>& result) {
+      plain_cancel(1), milliseconds(60'000), [&](const Result<wire::Frame>& result) {
         f.events.emplace_back("call " + std::string(to_string(result.error().code)));
       });
   link.reset(Error{ErrorCode::PeerStalled, "missed heartbeats"});

@@ -13,7 +13,7 @@
 namespace baton::decode_node {
 namespace {
 
-const KvLayout kLayout{.layers = 1, .kv_heads = 1, .head_dim = 16, .block_tokens = 16};
+const KvLayout kOneLayer{.layers = 1, .kv_heads = 1, .head_dim = 16, .block_tokens = 16};
 constexpr std::uint32_t kBlocks = 8;
 constexpr std::uint32_t kPrompt = 40;  // 3 blocks, and one for the answer
 constexpr node::ClientId kClient{1};
@@ -120,7 +120,7 @@ class Play {
     set_lease(commit, promise_.lease, epoch);
     commit.set_first_token(1);
     commit.set_token_count(kPrompt);
-    commit.set_bytes(3 * kLayout.block_bytes_all_layers());
+    commit.set_bytes(3 * kOneLayer.block_bytes_all_layers());
     return commit;
   }
 
@@ -150,7 +150,7 @@ class Play {
 };
 
 TEST(GrantInterleavings, EveryOrderOfAGrantsEventsKeepsTheRules) {
-  const auto kv = std::move(*engine::KvMemory::create(kLayout, {.num_blocks = kBlocks}));
+  const auto kv = std::move(*engine::KvMemory::create(kOneLayer, {.num_blocks = kBlocks}));
   std::size_t played = 0;
   for (std::size_t i = 0; i < kEnds.size(); ++i) {
     for (std::size_t j = i + 1; j < kEnds.size(); ++j) {

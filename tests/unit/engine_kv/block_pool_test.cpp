@@ -6,14 +6,10 @@
 #include <random>
 #include <set>
 
+#include "tests/unit/engine_kv/small_blocks.h"
+
 namespace baton::engine {
 namespace {
-
-KvArenaView shape(std::uint32_t num_blocks) {
-  return {.base = nullptr,
-          .layout = {.layers = 1, .kv_heads = 1, .head_dim = 16, .block_tokens = 16},
-          .num_blocks = num_blocks};
-}
 
 TEST(BlockPool, LeaseReturnsOnDrop) {
   BlockPool pool(shape(4));

@@ -73,7 +73,7 @@ TEST(EvictionOrder, WhatIsNotHitAnyMoreGoesInTheEnd) {
   EXPECT_GT(others, 2);
 }
 
-constexpr std::uint32_t kBlock = 32;
+constexpr std::uint32_t kPromptBlock = 32;
 
 // One number a block: prompts share their beginning where these are equal.
 using Prompt = std::vector<TokenId>;
@@ -81,7 +81,7 @@ using Prompt = std::vector<TokenId>;
 std::vector<TokenId> tokens_of(const Prompt& prompt) {
   std::vector<TokenId> tokens;
   for (const TokenId block : prompt) {
-    tokens.insert(tokens.end(), kBlock, block);
+    tokens.insert(tokens.end(), kPromptBlock, block);
   }
   return tokens;
 }
@@ -153,10 +153,11 @@ class Trace {
 
 // What was computed though it had been computed before; its unit does not matter.
 std::uint64_t computed_again(const std::vector<Prompt>& prompts, EvictionPolicy policy) {
-  BlockPool pool({.base = nullptr,
-                  .layout = {.layers = 1, .kv_heads = 1, .head_dim = 16, .block_tokens = kBlock},
-                  .num_blocks = 1'000});
-  PrefixIndex index(kBlock, true, policy);
+  BlockPool pool(
+      {.base = nullptr,
+       .layout = {.layers = 1, .kv_heads = 1, .head_dim = 16, .block_tokens = kPromptBlock},
+       .num_blocks = 1'000});
+  PrefixIndex index(kPromptBlock, true, policy);
   std::unordered_set<std::uint64_t> seen;
   std::uint64_t cost = 0;
   for (const Prompt& prompt : prompts) {
@@ -167,16 +168,18 @@ std::uint64_t computed_again(const std::vector<Prompt>& prompts, EvictionPolicy 
     const std::uint32_t held = found.num_blocks();
     std::uint64_t name = 0;
     for (std::uint32_t i = 0; i < blocks; ++i) {
-      name = next_prefix_hash(name, std::span(tokens).subspan(std::size_t{i} * kBlock, kBlock));
+      name = next_prefix_hash(
+          name, std::span(tokens).subspan(std::size_t{i} * kPromptBlock, kPromptBlock));
       if (!seen.insert(name).second && i >= held) {
-        cost += kBlock * (EvictionPolicy().attention_tokens + std::uint64_t{i} * kBlock);
+        cost +=
+            kPromptBlock * (EvictionPolicy().attention_tokens + std::uint64_t{i} * kPromptBlock);
       }
     }
     if (pool.free() < blocks - held) {
       index.evict(blocks - held - pool.free());
     }
     BlockTable table(std::move(found), *pool.acquire(blocks - held));
-    table.seal(index, kBlock, tokens, blocks * kBlock);
+    table.seal(index, kPromptBlock, tokens, blocks * kPromptBlock);
   }
   return cost;
 }

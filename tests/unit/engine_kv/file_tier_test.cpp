@@ -17,8 +17,9 @@
 namespace baton::engine {
 namespace {
 
-constexpr std::uint32_t kBlock = 16;
-constexpr KvLayout kLayout{.layers = 2, .kv_heads = 1, .head_dim = 16, .block_tokens = kBlock};
+constexpr std::uint32_t kTierBlock = 16;
+constexpr KvLayout kTierLayout{
+    .layers = 2, .kv_heads = 1, .head_dim = 16, .block_tokens = kTierBlock};
 
 std::string make_folder() {
   std::string path = ::testing::TempDir() + "/baton-tier-XXXXXX";
@@ -63,8 +64,8 @@ TEST(TierFile, SpaceThatIsNotThereIsAnErrorAtOnce) {
   std::filesystem::remove(folder);
 }
 
-std::vector<TokenId> sequence(std::size_t blocks, TokenId first) {
-  std::vector<TokenId> tokens(blocks * kBlock);
+std::vector<TokenId> block_sequence(std::size_t blocks, TokenId first) {
+  std::vector<TokenId> tokens(blocks * kTierBlock);
   for (std::size_t i = 0; i < tokens.size(); ++i) {
     tokens[i] = first + static_cast<TokenId>(i);
   }
@@ -84,19 +85,19 @@ class FileTierTest : public ::testing::Test {
 
   // What the layers of block i of a context hold.
   static std::byte mark(std::span<const TokenId> tokens, std::uint32_t i, std::uint32_t layer) {
-    return static_cast<std::byte>(tokens[std::size_t{i} * kBlock] * 31 + i * 7 + layer + 1);
+    return static_cast<std::byte>(tokens[std::size_t{i} * kTierBlock] * 31 + i * 7 + layer + 1);
   }
   void write(std::span<const TokenId> tokens, std::uint32_t i, BlockId block) {
-    for (std::uint32_t layer = 0; layer < kLayout.layers; ++layer) {
+    for (std::uint32_t layer = 0; layer < kTierLayout.layers; ++layer) {
       std::memset(kv_->arena().block(layer, block),
                   static_cast<int>(mark(tokens, i, layer)),
-                  kLayout.block_bytes());
+                  kTierLayout.block_bytes());
     }
   }
   bool is_right(std::span<const TokenId> tokens, std::uint32_t i, BlockId block) {
-    for (std::uint32_t layer = 0; layer < kLayout.layers; ++layer) {
+    for (std::uint32_t layer = 0; layer < kTierLayout.layers; ++layer) {
       const std::byte* const bytes = kv_->arena().block(layer, block);
-      if (!std::all_of(bytes, bytes + kLayout.block_bytes(), [&](std::byte byte) {
+      if (!std::all_of(bytes, bytes + kTierLayout.block_bytes(), [&](std::byte byte) {
             return byte == mark(tokens, i, layer);
           })) {
         return false;
@@ -111,7 +112,7 @@ class FileTierTest : public ::testing::Test {
     std::uint32_t from_file = 0;
   };
   Held run(const std::vector<TokenId>& tokens, std::uint32_t most_from_file = 99) {
-    const auto blocks = static_cast<std::uint32_t>(tokens.size() / kBlock);
+    const auto blocks = static_cast<std::uint32_t>(tokens.size() / kTierBlock);
     Held held;
     PrefixRef prefix = kv_->index().find(tokens, blocks);
     held.in_arena = prefix.num_blocks();
@@ -141,7 +142,7 @@ class FileTierTest : public ::testing::Test {
     for (std::uint32_t i = 0; i < blocks; ++i) {
       EXPECT_TRUE(is_right(tokens, i, table.ids()[i])) << i;
     }
-    table.seal(kv_->index(), kBlock, tokens, blocks * kBlock);
+    table.seal(kv_->index(), kTierBlock, tokens, blocks * kTierBlock);
     return held;
   }
   // Time for every copy that is due.
@@ -152,19 +153,19 @@ class FileTierTest : public ::testing::Test {
 
   const std::string folder_ = make_folder();
   ManualExecutor executor_;
-  std::unique_ptr<KvMemory> kv_ = *KvMemory::create(kLayout, {.num_blocks = 20});
+  std::unique_ptr<KvMemory> kv_ = *KvMemory::create(kTierLayout, {.num_blocks = 20});
   int freed_ = 0;
   // 2 KiB a block over both layers.
   FileTier tier_{
-      *kv_, executor_, executor_, *TierFile::create(folder_, 1, 2 * kLayout.block_bytes())};
+      *kv_, executor_, executor_, *TierFile::create(folder_, 1, 2 * kTierLayout.block_bytes())};
 };
 
 TEST_F(FileTierTest, EvictedBlocksComeBackAsTheyWere) {
-  const auto a = sequence(6, 100);
+  const auto a = block_sequence(6, 100);
   EXPECT_EQ(run(a).from_file, 0U);
   copy();
   EXPECT_EQ(tier_.num_blocks(), 0U) << "nothing goes soon";
-  run(sequence(6, 5'000));
+  run(block_sequence(6, 5'000));
   copy();
   EXPECT_EQ(tier_.num_blocks(), 12U);
   EXPECT_GT(freed_, 0);
@@ -172,13 +173,13 @@ TEST_F(FileTierTest, EvictedBlocksComeBackAsTheyWere) {
   const Held held = run(a);
   EXPECT_EQ(held.in_arena, 0U);
   EXPECT_EQ(held.from_file, 6U);
-  EXPECT_EQ(tier_.stats().hit_tokens, 6U * kBlock);
+  EXPECT_EQ(tier_.stats().hit_tokens, 6U * kTierBlock);
   EXPECT_EQ(run(a).in_arena, 6U);
   kv_->check_invariants();
 }
 
 TEST_F(FileTierTest, ChainGoesOnInTheFileBehindWhatIsInTheArena) {
-  const auto a = sequence(10, 100);
+  const auto a = block_sequence(10, 100);
   run(a);
   copy();
   kv_->index().evict(4);
@@ -187,7 +188,7 @@ TEST_F(FileTierTest, ChainGoesOnInTheFileBehindWhatIsInTheArena) {
   EXPECT_EQ(held.from_file, 4U);
   // Brought back in part, or computed again: the rest of the chain is found all the same.
   kv_->index().evict(10);
-  std::vector<TokenId> begin(a.begin(), a.begin() + 5 * kBlock);
+  std::vector<TokenId> begin(a.begin(), a.begin() + 5 * kTierBlock);
   EXPECT_EQ(run(begin, 3).from_file, 3U);
   held = run(a);
   EXPECT_EQ(held.in_arena, 5U);
@@ -199,7 +200,7 @@ TEST_F(FileTierTest, ChainGoesOnInTheFileBehindWhatIsInTheArena) {
 }
 
 TEST_F(FileTierTest, BrokenBlockIsForgottenAndComputed) {
-  const auto a = sequence(10, 100);
+  const auto a = block_sequence(10, 100);
   run(a);
   copy();
   kv_->index().evict(10);
@@ -214,8 +215,8 @@ TEST_F(FileTierTest, BrokenBlockIsForgottenAndComputed) {
 }
 
 TEST_F(FileTierTest, CopyingIsNoUse) {
-  const auto a = sequence(6, 100);
-  const auto b = sequence(6, 5'000);
+  const auto a = block_sequence(6, 100);
+  const auto b = block_sequence(6, 5'000);
   run(a);
   run(b);
   copy();
@@ -225,7 +226,7 @@ TEST_F(FileTierTest, CopyingIsNoUse) {
 }
 
 TEST_F(FileTierTest, CancelledLoadHoldsItsBlocksUntilNothingWritesThem) {
-  const auto a = sequence(10, 100);
+  const auto a = block_sequence(10, 100);
   run(a);
   copy();
   kv_->index().evict(10);
@@ -248,9 +249,9 @@ TEST_F(FileTierTest, SmallFileKeepsBeginningsOfChainsThatAreUsed) {
   small.start([] {});
   ASSERT_EQ(small.file().num_slots(), 16U);
   for (TokenId i = 0; i < 20; ++i) {
-    const auto tokens = sequence(6, 1'000 * i);
+    const auto tokens = block_sequence(6, 1'000 * i);
     BlockTable table({}, *kv_->acquire(6));
-    table.seal(kv_->index(), kBlock, tokens, 6 * kBlock);
+    table.seal(kv_->index(), kTierBlock, tokens, 6 * kTierBlock);
     table.clear();
     executor_.advance(std::chrono::seconds(1));
     EXPECT_LE(small.num_blocks(), 16U);
@@ -259,10 +260,10 @@ TEST_F(FileTierTest, SmallFileKeepsBeginningsOfChainsThatAreUsed) {
   kv_->index().evict(20);
   // The last two are there whole, of the one before only the beginning.
   const PrefixRef none;
-  EXPECT_EQ(small.look(none, sequence(6, 19'000), 99), 6U);
-  EXPECT_EQ(small.look(none, sequence(6, 18'000), 99), 6U);
-  EXPECT_EQ(small.look(none, sequence(6, 17'000), 99), 4U);
-  EXPECT_EQ(small.look(none, sequence(6, 16'000), 99), 0U);
+  EXPECT_EQ(small.look(none, block_sequence(6, 19'000), 99), 6U);
+  EXPECT_EQ(small.look(none, block_sequence(6, 18'000), 99), 6U);
+  EXPECT_EQ(small.look(none, block_sequence(6, 17'000), 99), 4U);
+  EXPECT_EQ(small.look(none, block_sequence(6, 16'000), 99), 0U);
   small.stop();
 }
 
@@ -270,10 +271,10 @@ TEST_F(FileTierTest, RandomRequestsFindOnlyWhatIsTheirs) {
   std::mt19937 random(5);
   std::uint64_t from_file = 0;
   for (int step = 0; step < 600; ++step) {
-    auto tokens = sequence(1 + random() % 9, static_cast<TokenId>(random() % 6) * 1'000);
+    auto tokens = block_sequence(1 + random() % 9, static_cast<TokenId>(random() % 6) * 1'000);
     if (random() % 3 == 0) {
-      const std::size_t block = random() % (tokens.size() / kBlock);
-      tokens[block * kBlock] = static_cast<TokenId>(random() % 3);
+      const std::size_t block = random() % (tokens.size() / kTierBlock);
+      tokens[block * kTierBlock] = static_cast<TokenId>(random() % 3);
     }
     from_file += run(tokens).from_file;
     if (random() % 2 == 0) {

@@ -6,17 +6,10 @@
 
 #include "engine/kv/block_pool.h"
 #include "engine/kv/block_table.h"
+#include "tests/unit/engine_kv/small_blocks.h"
 
 namespace baton::engine {
 namespace {
-
-constexpr std::uint32_t kBlock = 16;
-
-KvArenaView shape(std::uint32_t num_blocks) {
-  return {.base = nullptr,
-          .layout = {.layers = 1, .kv_heads = 1, .head_dim = 16, .block_tokens = kBlock},
-          .num_blocks = num_blocks};
-}
 
 std::vector<TokenId> sequence(std::size_t count, TokenId first) {
   std::vector<TokenId> tokens(count);

@@ -11,7 +11,7 @@
 namespace baton::engine {
 namespace {
 
-class Teams : public testing::TestWithParam<std::uint32_t> {};
+class Teams : public ::testing::TestWithParam<std::uint32_t> {};
 
 TEST_P(Teams, EveryRankRunsOnceOnItsOwnThread) {
   RankTeam team(GetParam());
@@ -76,7 +76,7 @@ TEST_P(Teams, BarrierShowsWhatOthersWroteBefore) {
   EXPECT_EQ(wrong.load(), 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(Ranks, Teams, testing::Values(1U, 2U, 3U, 4U));
+INSTANTIATE_TEST_SUITE_P(Ranks, Teams, ::testing::Values(1U, 2U, 3U, 4U));
 
 }  // namespace
 }  // namespace baton::engine

@@ -6,7 +6,7 @@
 namespace baton::engine {
 namespace {
 
-using testing::ElementsAre;
+using ::testing::ElementsAre;
 
 TEST(ShardPlan, CutsEvenlyInWholeUnits) {
   EXPECT_THAT(cut_shards(8, 1), ElementsAre(0, 2, 4, 6, 8));

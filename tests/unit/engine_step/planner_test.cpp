@@ -28,7 +28,7 @@ std::unique_ptr<Sequence> decoding(std::uint32_t prompt) {
 }
 
 // A machine whose steps take 2 ms, 1 ms a sampled row, 0.1 ms a prompt row.
-double truth(const StepShape& shape) {
+double machine_seconds(const StepShape& shape) {
   return 2e-3 + 1e-3 * shape.rows + 1e-4 * shape.prompt_rows;
 }
 
@@ -39,7 +39,7 @@ StepCost learned() {
     const StepShape shape{.rows = static_cast<std::uint32_t>(random() % 10),
                           .prompt_rows = static_cast<std::uint32_t>(random() % 128),
                           .context = random() % 10'000};
-    cost.observe(shape, truth(shape));
+    cost.observe(shape, machine_seconds(shape));
   }
   return cost;
 }
@@ -235,7 +235,7 @@ TEST(Planner, RotationIsFair) {
       if (answers > 1 || (answers == 1 && shape.prompt_rows > kLeastPrefill)) {
         const bool least = shape.prompt_rows <= kLeastPrefill;
         EXPECT_LE(cost.predict(shape),
-                  limits.step_seconds + (least ? truth({.prompt_rows = 20}) : 1e-5));
+                  limits.step_seconds + (least ? machine_seconds({.prompt_rows = 20}) : 1e-5));
       }
       for (const PlannedSlice& slice : slices) {
         if (slice.sequence->is_prefilling()) {

@@ -26,7 +26,7 @@ std::string models_folder() {
   return std::string(home != nullptr ? home : ".") + "/.cache/baton/models/";
 }
 
-class Golden : public testing::Test {
+class Golden : public ::testing::Test {
  protected:
   void SetUp() override {
     ASSERT_EQ(parser_.load(kGoldenFile).get(root_), simdjson::SUCCESS) << kGoldenFile;

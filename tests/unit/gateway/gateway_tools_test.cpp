@@ -27,7 +27,7 @@ std::string prompt_of(const GenerateRequest& request) {
   return text;
 }
 
-struct Streamed {
+struct StreamedCalls {
   std::string content;
   std::string reasoning;
   std::vector<std::string> names;
@@ -36,8 +36,8 @@ struct Streamed {
   std::size_t argument_pieces = 0;
 };
 
-Streamed read_stream(const RawReply& reply) {
-  Streamed out;
+StreamedCalls read_calls(const RawReply& reply) {
+  StreamedCalls out;
   const auto text = [](const std::string& event, const std::string& pointer) {
     const std::string value = at(event, pointer);
     return value == "absent" || value == "null" ? "" : value;
@@ -92,7 +92,7 @@ TEST_F(GatewayTest, CallsInAStream) {
   start_pair(saying(kTwoCalls), saying(kTwoCalls));
   const RawReply reply =
       post("/v1/chat/completions", chat(std::string(kTools) + R"(,"stream":true)"));
-  const Streamed streamed = read_stream(reply);
+  const StreamedCalls streamed = read_calls(reply);
   EXPECT_EQ(streamed.content, "Wait.");
   EXPECT_EQ(streamed.names, (std::vector<std::string>{"f", "g"}));
   EXPECT_EQ(streamed.arguments, (std::vector<std::string>{R"({"a": 1})", "{}"}));
@@ -105,7 +105,7 @@ TEST_F(GatewayTest, OneCallEndsTheAnswerWhenNoMoreAreWanted) {
   const RawReply reply =
       post("/v1/chat/completions",
            chat(std::string(kTools) + R"(,"stream":true,"parallel_tool_calls":false)"));
-  const Streamed streamed = read_stream(reply);
+  const StreamedCalls streamed = read_calls(reply);
   EXPECT_EQ(streamed.names, std::vector<std::string>{"f"});
   EXPECT_EQ(streamed.finish, "tool_calls");
 }
@@ -170,7 +170,8 @@ TEST_F(GatewayTest, ReasoningIsGivenApartAndCounted) {
   EXPECT_EQ(at(whole.body, "/choices/0/message/reasoning_content"), "hm");
   // One token a byte: from the tag's last to the closing tag's last.
   EXPECT_EQ(at(whole.body, "/usage/completion_tokens_details/reasoning_tokens"), "13");
-  const Streamed streamed = read_stream(post("/v1/chat/completions", chat(R"(,"stream":true)")));
+  const StreamedCalls streamed =
+      read_calls(post("/v1/chat/completions", chat(R"(,"stream":true)")));
   EXPECT_EQ(streamed.content, "Yes");
   EXPECT_EQ(streamed.reasoning, "hm");
   EXPECT_EQ(streamed.finish, "stop");

@@ -9,8 +9,8 @@
 namespace baton::gateway {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 ApiResult<ApiRequest> chat(const std::string& more) {
   return parse_api_request(
@@ -26,7 +26,7 @@ struct BadField {
   const char* code;
 };
 
-class BadChatField : public testing::TestWithParam<BadField> {};
+class BadChatField : public ::testing::TestWithParam<BadField> {};
 
 TEST_P(BadChatField, IsRefusedByName) {
   const auto request = chat(GetParam().json);
@@ -41,7 +41,7 @@ TEST_P(BadChatField, IsRefusedByName) {
 INSTANTIATE_TEST_SUITE_P(
     Fields,
     BadChatField,
-    testing::Values(
+    ::testing::Values(
         BadField{R"(,"model":7)", "model", "invalid_type"},
         BadField{R"(,"messages":"hi")", "messages", "invalid_type"},
         BadField{R"(,"messages":[])", "messages", "invalid_value"},
@@ -163,7 +163,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadField{R"(,"chat_template_kwargs":[1])", "chat_template_kwargs", "invalid_type"},
         BadField{R"(,"add_generation_prompt":1)", "add_generation_prompt", "invalid_type"}));
 
-class BadCompletionField : public testing::TestWithParam<BadField> {};
+class BadCompletionField : public ::testing::TestWithParam<BadField> {};
 
 TEST_P(BadCompletionField, IsRefusedByName) {
   const auto request = completion(GetParam().json);
@@ -176,7 +176,7 @@ TEST_P(BadCompletionField, IsRefusedByName) {
 INSTANTIATE_TEST_SUITE_P(
     Fields,
     BadCompletionField,
-    testing::Values(
+    ::testing::Values(
         BadField{"", "prompt", "missing_required_parameter"},
         BadField{R"(,"prompt":5)", "prompt", "invalid_type"},
         BadField{R"(,"prompt":[])", "prompt", "invalid_value"},

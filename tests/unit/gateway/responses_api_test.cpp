@@ -13,8 +13,8 @@
 namespace baton::gateway {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 ApiResult<ApiRequest> parse(const std::string& more) {
   return parse_responses_request(R"({"model":"m","input":"hi")" + more + "}");
@@ -31,13 +31,13 @@ std::string at(const std::string& text, const std::string& pointer) {
                                                 : std::string(simdjson::minify(value));
 }
 
-struct BadField {
+struct Refusal {
   const char* json;
   const char* param;
   const char* code;
 };
 
-class BadResponsesField : public testing::TestWithParam<BadField> {};
+class BadResponsesField : public ::testing::TestWithParam<Refusal> {};
 
 TEST_P(BadResponsesField, IsRefusedByName) {
   const auto request = parse(GetParam().json);
@@ -50,80 +50,78 @@ TEST_P(BadResponsesField, IsRefusedByName) {
 INSTANTIATE_TEST_SUITE_P(
     Fields,
     BadResponsesField,
-    testing::Values(
-        BadField{R"(,"model":7)", "model", "invalid_type"},
-        BadField{R"(,"input":null)", "input", "missing_required_parameter"},
-        BadField{R"(,"input":5)", "input", "invalid_type"},
-        BadField{R"(,"input":[])", "input", "invalid_value"},
-        BadField{R"(,"input":["x"])", "input[0]", "invalid_type"},
-        BadField{R"(,"input":[{"content":"x"}])", "input[0].role", "missing_required_parameter"},
-        BadField{R"(,"input":[{"role":"tool","content":"x"}])", "input[0].role", "invalid_value"},
-        BadField{R"(,"input":[{"role":"user"}])", "input[0].content", "missing_required_parameter"},
-        BadField{R"(,"input":[{"role":"user","content":4}])", "input[0].content", "invalid_type"},
-        BadField{R"(,"input":[{"role":"user","content":[{"type":"input_image"}]}])",
-                 "input[0].content[0].type",
-                 "unsupported_value"},
-        BadField{R"(,"input":[{"role":"user","content":[{"type":"input_text"}]}])",
-                 "input[0].content[0].text",
-                 "invalid_type"},
-        BadField{R"(,"input":[{"type":"function_call_output","output":"x"}])",
-                 "input[0].call_id",
-                 "missing_required_parameter"},
-        BadField{R"(,"input":[{"type":"function_call_output","call_id":"c"}])",
-                 "input[0].output",
-                 "missing_required_parameter"},
-        BadField{R"(,"input":[{"type":"function_call","call_id":"c","name":"f"}])",
-                 "input[0].arguments",
-                 "missing_required_parameter"},
-        BadField{
-            R"(,"input":[{"type":"function_call","call_id":"c","name":"f","arguments":"[1]"}])",
-            "input[0].arguments",
-            "invalid_value"},
-        BadField{R"(,"input":[{"type":"item_reference","id":"x"}])",
-                 "input[0].type",
-                 "unsupported_value"},
-        BadField{R"(,"input":[{"type":7}])", "input[0].type", "invalid_type"},
-        BadField{R"(,"instructions":1)", "instructions", "invalid_type"},
-        BadField{R"(,"max_output_tokens":0)", "max_output_tokens", "invalid_value"},
-        BadField{R"(,"temperature":3)", "temperature", "invalid_value"},
-        BadField{R"(,"top_logprobs":21)", "top_logprobs", "invalid_value"},
-        BadField{R"(,"include":"x")", "include", "invalid_type"},
-        BadField{R"(,"stream":1)", "stream", "invalid_type"},
-        BadField{R"(,"stream_options":{})", "stream_options", "invalid_value"},
-        BadField{R"(,"store":"yes")", "store", "invalid_type"},
-        BadField{R"(,"previous_response_id":1)", "previous_response_id", "invalid_type"},
-        BadField{R"(,"text":{"format":{"type":"x"}})", "text.format.type", "invalid_value"},
-        BadField{R"(,"text":{"format":{"type":"json_schema"}})",
-                 "text.format.name",
-                 "missing_required_parameter"},
-        BadField{R"(,"text":{"format":{"type":"json_schema","name":"n","schema":3}})",
-                 "text.format.schema",
-                 "invalid_type"},
-        BadField{R"(,"text":{"format":{}})", "text.format.type", "missing_required_parameter"},
-        BadField{R"(,"text":{"verbosity":"low"})", "text.verbosity", "unsupported_parameter"},
-        BadField{R"(,"text":1)", "text", "invalid_type"},
-        BadField{R"(,"tools":[{"type":"web_search"}])", "tools[0].type", "unsupported_value"},
-        BadField{R"(,"tools":[{"type":"function","function":{"name":"f"}}])",
-                 "tools[0].name",
-                 "missing_required_parameter"},
-        BadField{R"(,"tools":[{"type":"function","name":"f"},{"type":"function","name":"f"}])",
-                 "tools[1].name",
-                 "invalid_value"},
-        BadField{R"(,"tool_choice":"required")", "tool_choice", "invalid_value"},
-        BadField{R"(,"tool_choice":{"type":"function"})",
-                 "tool_choice.name",
-                 "missing_required_parameter"},
-        BadField{
-            R"(,"tool_choice":{"type":"function","name":"f"})", "tool_choice", "invalid_value"},
-        BadField{R"(,"max_tool_calls":0)", "max_tool_calls", "invalid_value"},
-        BadField{R"(,"truncation":"auto")", "truncation", "unsupported_parameter"},
-        BadField{R"(,"truncation":"x")", "truncation", "invalid_value"},
-        BadField{R"(,"background":true)", "background", "unsupported_parameter"},
-        BadField{R"(,"conversation":"c")", "conversation", "unsupported_parameter"},
-        BadField{R"(,"prompt":{"id":"p"})", "prompt", "unsupported_parameter"},
-        BadField{R"(,"reasoning":{"effort":"high"})", "reasoning.effort", "unsupported_parameter"},
-        BadField{R"(,"service_tier":"x")", "service_tier", "invalid_value"},
-        BadField{R"(,"metadata":[])", "metadata", "invalid_type"}));
+    ::testing::Values(
+        Refusal{R"(,"model":7)", "model", "invalid_type"},
+        Refusal{R"(,"input":null)", "input", "missing_required_parameter"},
+        Refusal{R"(,"input":5)", "input", "invalid_type"},
+        Refusal{R"(,"input":[])", "input", "invalid_value"},
+        Refusal{R"(,"input":["x"])", "input[0]", "invalid_type"},
+        Refusal{R"(,"input":[{"content":"x"}])", "input[0].role", "missing_required_parameter"},
+        Refusal{R"(,"input":[{"role":"tool","content":"x"}])", "input[0].role", "invalid_value"},
+        Refusal{R"(,"input":[{"role":"user"}])", "input[0].content", "missing_required_parameter"},
+        Refusal{R"(,"input":[{"role":"user","content":4}])", "input[0].content", "invalid_type"},
+        Refusal{R"(,"input":[{"role":"user","content":[{"type":"input_image"}]}])",
+                "input[0].content[0].type",
+                "unsupported_value"},
+        Refusal{R"(,"input":[{"role":"user","content":[{"type":"input_text"}]}])",
+                "input[0].content[0].text",
+                "invalid_type"},
+        Refusal{R"(,"input":[{"type":"function_call_output","output":"x"}])",
+                "input[0].call_id",
+                "missing_required_parameter"},
+        Refusal{R"(,"input":[{"type":"function_call_output","call_id":"c"}])",
+                "input[0].output",
+                "missing_required_parameter"},
+        Refusal{R"(,"input":[{"type":"function_call","call_id":"c","name":"f"}])",
+                "input[0].arguments",
+                "missing_required_parameter"},
+        Refusal{R"(,"input":[{"type":"function_call","call_id":"c","name":"f","arguments":"[1]"}])",
+                "input[0].arguments",
+                "invalid_value"},
+        Refusal{R"(,"input":[{"type":"item_reference","id":"x"}])",
+                "input[0].type",
+                "unsupported_value"},
+        Refusal{R"(,"input":[{"type":7}])", "input[0].type", "invalid_type"},
+        Refusal{R"(,"instructions":1)", "instructions", "invalid_type"},
+        Refusal{R"(,"max_output_tokens":0)", "max_output_tokens", "invalid_value"},
+        Refusal{R"(,"temperature":3)", "temperature", "invalid_value"},
+        Refusal{R"(,"top_logprobs":21)", "top_logprobs", "invalid_value"},
+        Refusal{R"(,"include":"x")", "include", "invalid_type"},
+        Refusal{R"(,"stream":1)", "stream", "invalid_type"},
+        Refusal{R"(,"stream_options":{})", "stream_options", "invalid_value"},
+        Refusal{R"(,"store":"yes")", "store", "invalid_type"},
+        Refusal{R"(,"previous_response_id":1)", "previous_response_id", "invalid_type"},
+        Refusal{R"(,"text":{"format":{"type":"x"}})", "text.format.type", "invalid_value"},
+        Refusal{R"(,"text":{"format":{"type":"json_schema"}})",
+                "text.format.name",
+                "missing_required_parameter"},
+        Refusal{R"(,"text":{"format":{"type":"json_schema","name":"n","schema":3}})",
+                "text.format.schema",
+                "invalid_type"},
+        Refusal{R"(,"text":{"format":{}})", "text.format.type", "missing_required_parameter"},
+        Refusal{R"(,"text":{"verbosity":"low"})", "text.verbosity", "unsupported_parameter"},
+        Refusal{R"(,"text":1)", "text", "invalid_type"},
+        Refusal{R"(,"tools":[{"type":"web_search"}])", "tools[0].type", "unsupported_value"},
+        Refusal{R"(,"tools":[{"type":"function","function":{"name":"f"}}])",
+                "tools[0].name",
+                "missing_required_parameter"},
+        Refusal{R"(,"tools":[{"type":"function","name":"f"},{"type":"function","name":"f"}])",
+                "tools[1].name",
+                "invalid_value"},
+        Refusal{R"(,"tool_choice":"required")", "tool_choice", "invalid_value"},
+        Refusal{R"(,"tool_choice":{"type":"function"})",
+                "tool_choice.name",
+                "missing_required_parameter"},
+        Refusal{R"(,"tool_choice":{"type":"function","name":"f"})", "tool_choice", "invalid_value"},
+        Refusal{R"(,"max_tool_calls":0)", "max_tool_calls", "invalid_value"},
+        Refusal{R"(,"truncation":"auto")", "truncation", "unsupported_parameter"},
+        Refusal{R"(,"truncation":"x")", "truncation", "invalid_value"},
+        Refusal{R"(,"background":true)", "background", "unsupported_parameter"},
+        Refusal{R"(,"conversation":"c")", "conversation", "unsupported_parameter"},
+        Refusal{R"(,"prompt":{"id":"p"})", "prompt", "unsupported_parameter"},
+        Refusal{R"(,"reasoning":{"effort":"high"})", "reasoning.effort", "unsupported_parameter"},
+        Refusal{R"(,"service_tier":"x")", "service_tier", "invalid_value"},
+        Refusal{R"(,"metadata":[])", "metadata", "invalid_type"}));
 
 TEST(ResponsesRequest, StringsAndItemsBecomeMessages) {
   const auto text = parse("");

@@ -9,7 +9,7 @@ namespace {
 
 using engine::ChatMessage;
 
-ToolRequest one_tool() {
+ToolRequest plain_tool() {
   ToolRequest tools;
   tools.tools.push_back({"f", R"({"type":"function"})", "{}"});
   tools.choice = ToolChoice::Auto;
@@ -18,7 +18,7 @@ ToolRequest one_tool() {
 
 TEST(ToolPrompt, TheSystemMessageTellsOfTools) {
   std::vector<ChatMessage> messages = {{"user", "Hi", "", ""}};
-  write_tools_as_text(ToolFormat::Hermes, one_tool(), messages);
+  write_tools_as_text(ToolFormat::Hermes, plain_tool(), messages);
   ASSERT_EQ(messages.size(), 2U);
   EXPECT_EQ(messages[0].role, "system");
   EXPECT_NE(messages[0].content.find("<tools>\n{\"type\":\"function\"}\n</tools>"),
@@ -29,7 +29,7 @@ TEST(ToolPrompt, TheSystemMessageTellsOfTools) {
       << messages[0].content;
 
   messages = {{"system", "Be brief.", "", ""}, {"user", "Hi", "", ""}};
-  write_tools_as_text(ToolFormat::Gemma, one_tool(), messages);
+  write_tools_as_text(ToolFormat::Gemma, plain_tool(), messages);
   ASSERT_EQ(messages.size(), 2U);
   EXPECT_TRUE(messages[0].content.starts_with("Be brief.\n\n"));
   EXPECT_NE(messages[0].content.find("\n{\"name\": \"name-of-the-function\", \"parameters\": {"),

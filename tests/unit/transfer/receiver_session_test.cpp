@@ -7,7 +7,7 @@
 namespace baton::transfer {
 namespace {
 
-constexpr LeaseId kLease{5, 6};
+constexpr LeaseId kSessionLease{5, 6};
 
 // 2 layers, 50 blocks of 4096 bytes.
 KvArenaView arena() {
@@ -23,7 +23,7 @@ const std::uint64_t kBlock = arena().layout.block_bytes();
 
 MessageHeader header(std::uint32_t layer, std::initializer_list<BlockRun> runs) {
   MessageHeader out;
-  out.lease = kLease;
+  out.lease = kSessionLease;
   out.epoch = Epoch{1};
   out.layer = layer;
   for (const BlockRun& run : runs) {
@@ -34,7 +34,7 @@ MessageHeader header(std::uint32_t layer, std::initializer_list<BlockRun> runs) 
 
 ReceiverSession session() {
   // Given out of order; 10..14 and 15..16 are neighbours.
-  return {kLease, Epoch{1}, arena(), {{BlockId{40}, 2}, {BlockId{15}, 2}, {BlockId{10}, 5}}};
+  return {kSessionLease, Epoch{1}, arena(), {{BlockId{40}, 2}, {BlockId{15}, 2}, {BlockId{10}, 5}}};
 }
 
 TEST(ReceiverSession, CompleteOnceAllHasLanded) {
@@ -127,7 +127,7 @@ TEST(ReceiverSession, MoreUnderWayThanCommittedFailsWhenItLands) {
 }
 
 TEST(ReceiverSession, AnEmptyLeaseCompletesWithNothing) {
-  ReceiverSession s(kLease, Epoch{1}, arena(), {});
+  ReceiverSession s(kSessionLease, Epoch{1}, arena(), {});
   EXPECT_EQ(s.admit(header(0, {{BlockId{0}, 1}}), kBlock), DropReason::OutOfRange);
   s.expect({.bytes = 0});
   EXPECT_EQ(s.state(), ReceiverState::Complete);
