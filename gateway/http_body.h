@@ -1,5 +1,5 @@
-// The body of a request for Beast's parser: a string, appended to as bytes come, with room behind it
-// for a reader that looks beyond the end (simdjson does).
+// The body of a request for Beast's parser: a string, appended to as bytes come, with room behind
+// it for a reader that looks beyond the end (simdjson does).
 //
 // Thread: as the parser. Failure: the parser's, whose limit bounds what is reserved.
 #pragma once
