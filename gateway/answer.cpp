@@ -59,7 +59,6 @@ Answer::Answer(std::shared_ptr<HttpExchange> exchange,
 }
 
 void Answer::start() {
-  last_write_ = exchange_->request().received;
   const auto weak = weak_from_this();
   exchange_->set_on_gone([weak] {
     if (const auto self = weak.lock()) {
@@ -67,9 +66,9 @@ void Answer::start() {
     }
   });
   if (stream_ && setup_.keepalive > Duration{}) {
-    exchange_->set_on_tick([weak](TimePoint now) {
+    exchange_->set_on_silence(setup_.keepalive, [weak] {
       if (const auto self = weak.lock()) {
-        self->tick(now);
+        self->keep_alive();
       }
     });
   }
@@ -105,7 +104,7 @@ void Answer::take_tokens(std::uint32_t number, const TokenEvent& event) {
   begin(number, out);
   writer_->chunk(out, choice.text(), usage());
   choice.clear();
-  send(out);
+  exchange_->write(out);
 }
 
 void Answer::begin_stream() {
@@ -123,11 +122,6 @@ void Answer::begin(std::uint32_t number, std::string& out) {
     begin_stream();
     writer_->begin(out, number, prompt_ids(number));
   }
-}
-
-void Answer::send(std::string_view bytes) {
-  last_write_ = std::chrono::steady_clock::now();
-  exchange_->write(bytes);
 }
 
 const std::vector<TokenId>& Answer::prompt_ids(std::uint32_t number) const {
@@ -182,7 +176,7 @@ void Answer::take_end(std::uint32_t number, AnswerEnd end) {
     done_ = true;
     writer_->finish(out, total);
   }
-  send(out);
+  exchange_->write(out);
   if (is_last) {
     exchange_->finish();
   }
@@ -211,17 +205,17 @@ void Answer::fail(const ApiError& error) {
   }
   std::string out;
   writer_->fail(out, error);
-  send(out);
+  exchange_->write(out);
   exchange_->finish();
 }
 
-void Answer::tick(TimePoint now) {
-  if (done_ || now - last_write_ < setup_.keepalive) {
+void Answer::keep_alive() {
+  if (done_) {
     return;
   }
   // From here on the status is 200, whatever comes: a proxy in front would cut a silent connection.
   begin_stream();
-  send(kSseComment);
+  exchange_->write(kSseComment);
 }
 
 void Answer::gone() {

@@ -84,11 +84,10 @@ class Answer final : public std::enable_shared_from_this<Answer> {
   // Head of the stream and the first chunk of the choice, unless they are out.
   void begin_stream();
   void begin(std::uint32_t number, std::string& out);
-  void send(std::string_view bytes);
   const std::vector<TokenId>& prompt_ids(std::uint32_t number) const;
   // So far; cached tokens are known when all choices have ended.
   Usage usage() const;
-  void tick(TimePoint now);
+  void keep_alive();
   void gone();
 
   const std::shared_ptr<HttpExchange> exchange_;
@@ -99,7 +98,6 @@ class Answer final : public std::enable_shared_from_this<Answer> {
   std::vector<Choice> choices_;  // beside setup_.choices
   std::size_t ended_ = 0;        // choices
   bool done_ = false;            // the reply is finished or the client gone
-  TimePoint last_write_;
 };
 
 }  // namespace baton::gateway

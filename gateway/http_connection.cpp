@@ -6,7 +6,6 @@
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/error.hpp>
 #include <boost/asio/write.hpp>
-#include <boost/beast/core/buffers_to_string.hpp>
 #include <boost/beast/http/error.hpp>
 
 #include "gateway/http_reply.h"
@@ -17,8 +16,7 @@ namespace {
 namespace asio = boost::asio;
 namespace http = boost::beast::http;
 
-constexpr std::size_t kReadBytes = 16 * 1024;
-constexpr std::size_t kBodyReadBytes = 64 * 1024;
+constexpr int kReadsOfTurn = 4;                      // then others have theirs
 constexpr std::size_t kKeepBufferBytes = 32 * 1024;  // larger buffers are freed when idle
 constexpr std::size_t kWriteNowBytes = 64 * 1024;    // more does not wait for the turn's end
 constexpr std::size_t kLingerBytes = std::size_t{256} << 20;
@@ -56,7 +54,7 @@ std::string_view strip_authority(std::string_view target) {
 }
 
 // Method, path and query.
-HttpRequest request_line(const http::request<http::string_body>& message) {
+HttpRequest request_line(const http::request<HttpBody>& message) {
   HttpRequest request;
   request.method = std::string(message.method_string());
   const boost::beast::string_view raw = message.target();
@@ -69,7 +67,7 @@ HttpRequest request_line(const http::request<http::string_body>& message) {
   return request;
 }
 
-HttpRequest take_request(http::request<http::string_body>&& message) {
+HttpRequest take_request(http::request<HttpBody>&& message) {
   HttpRequest request = request_line(message);
   for (const auto& field : message) {
     std::string name(field.name_string());
@@ -129,74 +127,85 @@ void HttpConnection::shake_hands() {
 }
 
 void HttpConnection::read() {
-  const bool replying = state_ == State::Reply;
   if (reading_ || closed_ || input_ended_ ||
-      (replying && input_.size() >= thread_.options.max_pipelined_bytes)) {
+      (state_ == State::Reply && input_.size() >= thread_.options.max_pipelined_bytes)) {
     return;
   }
   reading_ = true;
-  // Waiting for bytes first keeps an idle or streaming connection without a read buffer; the rest
-  // of a body is mostly there.
-  if ((input_.size() == 0 && state_ != State::Body) || socket_.is_tls()) {
-    const bool spare = input_.size() == 0;
-    if (spare && (input_.capacity() > kKeepBufferBytes || replying || state_ == State::Idle)) {
-      input_ = boost::beast::flat_buffer();
-    }
-    return socket_.async_wait_readable(
-        [self = shared_from_this()](boost::system::error_code error) {
-          if (error || self->closed_) {
-            return self->on_read(error ? error : asio::error::operation_aborted, 0);
-          }
-          boost::system::error_code read_error;
-          const std::size_t room = self->state_ == State::Body ? kBodyReadBytes : kReadBytes;
-          const std::size_t bytes = self->socket_.read_some(self->input_.prepare(room), read_error);
-          if (read_error == asio::error::would_block) {
-            read_error.clear();
-          }
-          self->on_read(read_error, bytes);
-        });
-  }
-  socket_.async_read_some(
-      input_.prepare(state_ == State::Body ? kBodyReadBytes : kReadBytes),
-      [self = shared_from_this()](boost::system::error_code error, std::size_t bytes) {
-        self->on_read(error, bytes);
-      });
+  socket_.async_wait_readable(
+      [self = shared_from_this()](boost::system::error_code error) { self->on_readable(error); });
 }
 
-void HttpConnection::on_read(boost::system::error_code error, std::size_t bytes) {
+void HttpConnection::on_readable(boost::system::error_code error) {
   reading_ = false;
   if (closed_) {
     return;
   }
   const HttpTurn turn(thread_);
-  input_.commit(bytes);
-  if (state_ == State::Linger) {
-    lingered_ += input_.size();
-    input_.consume(input_.size());
-    if (error || lingered_ > kLingerBytes) {
-      return close();
+  for (int reads = 0; !error && reads < kReadsOfTurn && !closed_; ++reads) {
+    const bool replying = state_ == State::Reply;
+    const std::size_t room =
+        replying
+            ? std::min(thread_.input.size(), thread_.options.max_pipelined_bytes - input_.size())
+            : thread_.input.size();
+    const std::size_t bytes = socket_.read_some(asio::buffer(thread_.input.data(), room), error);
+    if (!error) {
+      take({thread_.input.data(), bytes});
     }
-    return read();
-  }
-  if (error) {
-    input_ended_ = true;
-    if (error == asio::error::eof && !reply_ && has_unsent()) {
-      close_after_write_ = true;  // it wants the reply that is on its way, and nothing more
-      return;
+    // What did not fill the buffer was all there is.
+    if (bytes < room || replying || state_ == State::Reply) {
+      break;
     }
-    return lost();
   }
-  if (state_ == State::Body) {
-    deadline_ += std::chrono::milliseconds(bytes * 1000 / (16 * 1024));
-  }
-  if (state_ != State::Reply) {
-    parse();
+  if (error && error != asio::error::would_block && !closed_) {
+    return on_input_end(error);
   }
   read();
 }
 
-void HttpConnection::parse() {
-  while (!closed_ && state_ != State::Reply && state_ != State::Linger && input_.size() > 0) {
+void HttpConnection::on_input_end(boost::system::error_code error) {
+  if (state_ == State::Linger) {
+    return close();
+  }
+  input_ended_ = true;
+  if (error == asio::error::eof && !reply_ && has_unsent()) {
+    close_after_write_ = true;  // it wants the reply that is on its way, and nothing more
+    return;
+  }
+  lost();
+}
+
+void HttpConnection::take(std::string_view bytes) {
+  if (state_ == State::Linger) {
+    lingered_ += bytes.size();
+    return lingered_ > kLingerBytes ? close() : void();
+  }
+  if (state_ == State::Body) {
+    deadline_ += std::chrono::milliseconds(bytes.size() * 1000 / (16 * 1024));
+  }
+  if (state_ == State::Reply || !input_.empty()) {
+    input_ += bytes;
+    return parse_kept();
+  }
+  keep(bytes.substr(parse(bytes)));
+}
+
+void HttpConnection::keep(std::string_view bytes) {
+  if (!closed_ && state_ != State::Linger) {
+    input_ += bytes;
+  }
+}
+
+void HttpConnection::parse_kept() {
+  if (state_ != State::Reply && state_ != State::Linger) {
+    const std::string kept = std::exchange(input_, {});
+    keep(std::string_view(kept).substr(parse(kept)));
+  }
+}
+
+std::size_t HttpConnection::parse(std::string_view bytes) {
+  const std::size_t all = bytes.size();
+  while (!closed_ && state_ != State::Reply && state_ != State::Linger && !bytes.empty()) {
     if (state_ == State::Idle) {
       state_ = State::Head;
       deadline_ = std::chrono::steady_clock::now() + thread_.options.header_timeout;
@@ -206,48 +215,54 @@ void HttpConnection::parse() {
       parser_->body_limit(thread_.options.max_body_bytes);
     }
     boost::system::error_code error;
-    const std::size_t used = parser_->put(input_.data(), error);
-    input_.consume(used);
+    const std::size_t used = parser_->put(asio::buffer(bytes), error);
+    bytes.remove_prefix(used);
     if (state_ == State::Head && parser_->is_header_done() &&
         (!error || error == http::error::need_more)) {
       on_head();
       if (state_ != State::Body) {
-        return;
+        break;
       }
     }
     if (error == http::error::need_more) {
-      if (used == 0 || input_.size() == 0) {
-        return;
+      if (used == 0) {
+        break;
       }
       continue;
     }
-    if (error == http::error::header_limit) {
-      thread_.stats.too_large.fetch_add(1, std::memory_order_relaxed);
-      ApiError api = bad_request("headers_too_large",
-                                 "",
-                                 fmt::format("The request head is larger than {} bytes.",
-                                             thread_.options.max_header_bytes));
-      api.status = 431;
-      return refuse(api);
-    }
-    if (error == http::error::body_limit) {
-      thread_.stats.too_large.fetch_add(1, std::memory_order_relaxed);
-      ApiError api = bad_request(
-          "request_too_large",
-          "",
-          fmt::format("The request body is larger than {} bytes.", thread_.options.max_body_bytes));
-      api.status = 413;
-      return refuse(api);
-    }
     if (error) {
-      thread_.stats.malformed.fetch_add(1, std::memory_order_relaxed);
-      return refuse(bad_request(
-          "malformed_http", "", fmt::format("Malformed HTTP request: {}.", error.message())));
+      refuse_input(error);
+      break;
     }
     if (parser_->is_done()) {
       on_request();
     }
   }
+  return all - bytes.size();
+}
+
+void HttpConnection::refuse_input(boost::system::error_code error) {
+  if (error == http::error::header_limit) {
+    thread_.stats.too_large.fetch_add(1, std::memory_order_relaxed);
+    ApiError api = bad_request(
+        "headers_too_large",
+        "",
+        fmt::format("The request head is larger than {} bytes.", thread_.options.max_header_bytes));
+    api.status = 431;
+    return refuse(api);
+  }
+  if (error == http::error::body_limit) {
+    thread_.stats.too_large.fetch_add(1, std::memory_order_relaxed);
+    ApiError api = bad_request(
+        "request_too_large",
+        "",
+        fmt::format("The request body is larger than {} bytes.", thread_.options.max_body_bytes));
+    api.status = 413;
+    return refuse(api);
+  }
+  thread_.stats.malformed.fetch_add(1, std::memory_order_relaxed);
+  refuse(bad_request(
+      "malformed_http", "", fmt::format("Malformed HTTP request: {}.", error.message())));
 }
 
 void HttpConnection::on_head() {
@@ -266,7 +281,7 @@ void HttpConnection::on_head() {
   }
   if (message.version() >= 11 &&
       boost::beast::iequals(message[http::field::expect], "100-continue")) {
-    send("HTTP/1.1 100 Continue\r\n\r\n");
+    send({"HTTP/1.1 100 Continue\r\n\r\n"});
   }
 }
 
@@ -291,20 +306,31 @@ void HttpConnection::refuse(const ApiError& error) {
   }
   parser_.reset();
   state_ = State::Reply;
-  send(http_head(error.status, headers, thread_.cors.lines_for(origin), false, true) + "\r\n" +
-       body);
+  send({http_head(error.status, headers, thread_.cors.lines_for(origin), false, true),
+        "\r\n",
+        body});
   reply_finished(false);
 }
 
-void HttpConnection::send(std::string_view bytes) {
+void HttpConnection::set_silence_limit(Duration limit) {
+  silence_limit_ = limit;
+  last_sent_ = std::chrono::steady_clock::now();
+}
+
+void HttpConnection::send(std::initializer_list<std::string_view> parts) {
   if (closed_) {
     return;
+  }
+  if (silence_limit_ > Duration{}) {
+    last_sent_ = std::chrono::steady_clock::now();
   }
   if (writing_ && unsent_.size() + (sending_.size() - sent_) > thread_.options.max_unsent_bytes) {
     thread_.stats.slow_cut.fetch_add(1, std::memory_order_relaxed);
     return lost();
   }
-  unsent_ += bytes;
+  for (const std::string_view part : parts) {
+    unsent_ += part;
+  }
   if (writing_) {
     return;
   }
@@ -382,8 +408,8 @@ void HttpConnection::written() {
     return write();
   }
   if (sending_.capacity() > kKeepBufferBytes) {
-    sending_ = {};
-    unsent_ = {};
+    std::string().swap(sending_);
+    std::string().swap(unsent_);
   }
   if (close_after_write_) {
     all_sent();
@@ -392,6 +418,7 @@ void HttpConnection::written() {
 
 void HttpConnection::reply_finished(bool keep_alive) {
   reply_ = nullptr;
+  silence_limit_ = {};
   if (closed_) {
     return;
   }
@@ -406,9 +433,9 @@ void HttpConnection::reply_finished(bool keep_alive) {
   deadline_ = std::chrono::steady_clock::now() + thread_.options.idle_timeout;
   // A pipelined request may wait in the buffer. It is begun from the loop, not from inside the
   // reply before it, so that many of them cannot nest.
-  if (input_.size() > 0) {
+  if (!input_.empty()) {
     asio::post(thread_.context, [self = shared_from_this()] {
-      self->parse();
+      self->parse_kept();
       self->read();
     });
   } else {
@@ -425,7 +452,7 @@ void HttpConnection::all_sent() {
   state_ = State::Linger;
   deadline_ = std::chrono::steady_clock::now() + thread_.options.linger_timeout;
   socket_.shutdown_send();
-  input_.consume(input_.size());
+  input_.clear();
   read();
 }
 
@@ -459,13 +486,14 @@ bool HttpConnection::tick(TimePoint now) {
   if (closed_) {
     return false;
   }
-  const auto self = shared_from_this();
   if (writing_ && now > write_deadline_) {
     thread_.stats.slow_cut.fetch_add(1, std::memory_order_relaxed);
     lost();
   } else if (state_ == State::Reply) {
-    if (const auto reply = reply_) {
-      reply->tick(now);
+    if (silence_limit_ > Duration{} && now - last_sent_ >= silence_limit_) {
+      if (const auto reply = reply_) {
+        reply->silence();
+      }
     }
   } else if (now > deadline_) {
     if (state_ == State::Handshake) {

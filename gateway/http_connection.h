@@ -8,10 +8,9 @@
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
-#include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/http/parser.hpp>
-#include <boost/beast/http/string_body.hpp>
 #include <functional>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <string>
@@ -20,6 +19,7 @@
 
 #include "gateway/api_error.h"
 #include "gateway/cors.h"
+#include "gateway/http_body.h"
 #include "gateway/http_server.h"
 #include "gateway/http_socket.h"
 
@@ -42,6 +42,8 @@ struct HttpThread {
   // shares a write.
   std::vector<std::shared_ptr<HttpConnection>> to_write{};
   bool in_turn = false;  // an HttpTurn is there to see to them
+  // What a socket has is read to here and parsed at once; a connection keeps only what is left.
+  std::vector<char> input = std::vector<char>(std::size_t{64} << 10);
 
   void write_all();
 };
@@ -73,7 +75,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   ~HttpConnection();
 
   void start();
-  // Checks time limits and passes the tick on. False once closed.
+  // Checks time limits. False once closed. REQUIRES: the caller keeps it alive.
   bool tick(TimePoint now);
   // Closes when idle, else after the reply in work.
   void drain();
@@ -85,20 +87,28 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
  private:
   friend class HttpReply;
   friend struct HttpThread;
-  using Parser = boost::beast::http::request_parser<boost::beast::http::string_body>;
+  using Parser = boost::beast::http::request_parser<HttpBody>;
   enum class State : std::uint8_t { Handshake, Idle, Head, Body, Reply, Linger };
 
   void shake_hands();
+  // Waits for bytes.
   void read();
-  void on_read(boost::system::error_code error, std::size_t bytes);
-  // Feeds the buffer to the parser until a request is whole or more bytes are needed.
-  void parse();
+  void on_readable(boost::system::error_code error);
+  void on_input_end(boost::system::error_code error);
+  void take(std::string_view bytes);
+  // Feeds the parser until a request is whole or more bytes are needed; the bytes it used.
+  std::size_t parse(std::string_view bytes);
+  void keep(std::string_view bytes);  // until more have come, or its turn has
+  void parse_kept();
+  void refuse_input(boost::system::error_code error);
   void on_head();
   void on_request();
   void refuse(const ApiError& error);
 
   // Queues bytes; they are written at the end of this turn.
-  void send(std::string_view bytes);
+  void send(std::initializer_list<std::string_view> parts);
+  // Of the reply in work: it is told of a longer silence. 0: it does not care.
+  void set_silence_limit(Duration limit);
   void write_soon();
   bool has_unsent() const { return writing_ || !unsent_.empty(); }
   void write();
@@ -119,9 +129,11 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   bool in_to_write_ = false;
   bool close_after_write_ = false;
   bool input_ended_ = false;
-  TimePoint deadline_;                // of the state, when it has one
-  TimePoint write_deadline_;          // of the write in work
-  boost::beast::flat_buffer input_;   // bytes read and not yet parsed
+  TimePoint deadline_;        // of the state, when it has one
+  TimePoint write_deadline_;  // of the write in work
+  Duration silence_limit_{};
+  TimePoint last_sent_;               // while there is such a limit
+  std::string input_;                 // bytes read and not yet parsed
   std::optional<Parser> parser_;      // of the request being read
   std::string unsent_;                // queued behind `sending_`
   std::string sending_;               // being written

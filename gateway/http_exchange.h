@@ -1,8 +1,8 @@
 // One HTTP request and its reply, as a handler sees it.
 //
 // Sequence of events: handler(exchange) -> respond, or start_stream -> write* -> finish. While the
-// reply is not finished `on_tick` may run, and `on_gone` runs once when the client has left or was
-// cut; afterwards writes do nothing.
+// reply is not finished `on_silence` may run, and `on_gone` runs once when the client has left or
+// was cut; afterwards writes do nothing.
 //
 // Owner: shared by the connection and the handler's work; the connection lets go when the reply is
 // finished or the client gone. Thread: the connection's I/O thread, except `post` (any thread).
@@ -57,8 +57,8 @@ class HttpExchange {
   virtual bool is_open() const = 0;
 
   virtual void set_on_gone(std::function<void()> on_gone) = 0;
-  // Runs about twice a second.
-  virtual void set_on_tick(std::function<void(TimePoint now)> on_tick) = 0;
+  // Runs whenever nothing has been written for `limit`, give or take half a second.
+  virtual void set_on_silence(Duration limit, std::function<void()> on_silence) = 0;
   // Runs `task` on the I/O thread of this exchange, inside this call where this is it. What it
   // writes goes out at its end.
   virtual void post(Task task) = 0;

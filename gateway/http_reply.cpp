@@ -91,7 +91,7 @@ void HttpReply::respond(int status, HttpHeaders headers, std::string body) {
     text += body;
   }
   const auto connection = connection_;
-  connection->send(text);
+  connection->send({text});
   end(keep);
 }
 
@@ -105,7 +105,7 @@ void HttpReply::start_stream(int status, HttpHeaders headers) {
   std::string text = head(status, headers, keep_alive_);
   text += chunked_ ? "transfer-encoding: chunked\r\n\r\n" : "\r\n";
   const auto connection = connection_;
-  connection->send(text);
+  connection->send({text});
 }
 
 void HttpReply::write(std::string_view bytes) {
@@ -114,13 +114,11 @@ void HttpReply::write(std::string_view bytes) {
   }
   const auto connection = connection_;
   if (!chunked_) {
-    return connection->send(bytes);
+    return connection->send({bytes});
   }
   std::array<char, 24> size;
   const auto end = fmt::format_to(size.begin(), "{:x}\r\n", bytes.size());
-  connection->send({size.data(), static_cast<std::size_t>(end - size.begin())});
-  connection->send(bytes);
-  connection->send("\r\n");
+  connection->send({{size.data(), static_cast<std::size_t>(end - size.begin())}, bytes, "\r\n"});
 }
 
 void HttpReply::finish() {
@@ -129,7 +127,7 @@ void HttpReply::finish() {
   }
   const auto connection = connection_;
   if (chunked_) {
-    connection->send("0\r\n\r\n");
+    connection->send({"0\r\n\r\n"});
   }
   if (connection_) {  // the last bytes may have been too many for a slow reader
     end(keep_alive_ && !thread_.draining);
@@ -139,7 +137,7 @@ void HttpReply::finish() {
 void HttpReply::end(bool keep_alive) {
   const auto connection = std::exchange(connection_, nullptr);
   on_gone_ = nullptr;
-  on_tick_ = nullptr;
+  on_silence_ = nullptr;
   if (connection) {
     connection->reply_finished(keep_alive);
   }
@@ -153,8 +151,11 @@ void HttpReply::set_on_gone(std::function<void()> on_gone) {
   }
 }
 
-void HttpReply::set_on_tick(std::function<void(TimePoint)> on_tick) {
-  on_tick_ = std::move(on_tick);
+void HttpReply::set_on_silence(Duration limit, std::function<void()> on_silence) {
+  if (connection_) {
+    on_silence_ = std::move(on_silence);
+    connection_->set_silence_limit(limit);
+  }
 }
 
 void HttpReply::post(Task task) {
@@ -166,16 +167,16 @@ void HttpReply::post(Task task) {
 
 void HttpReply::gone() {
   connection_ = nullptr;
-  on_tick_ = nullptr;
+  on_silence_ = nullptr;
   if (auto on_gone = std::exchange(on_gone_, nullptr)) {
     boost::asio::post(thread_.context, std::move(on_gone));  // never inside the caller's `write`
   }
 }
 
-void HttpReply::tick(TimePoint now) {
-  if (on_tick_) {
-    const auto on_tick = on_tick_;  // it may clear itself
-    on_tick(now);
+void HttpReply::silence() {
+  if (on_silence_) {
+    const auto on_silence = on_silence_;  // it may clear itself
+    on_silence();
   }
 }
 

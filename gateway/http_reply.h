@@ -29,13 +29,13 @@ class HttpReply final : public HttpExchange {
   bool is_started() const override { return started_; }
   bool is_open() const override { return connection_ != nullptr; }
   void set_on_gone(std::function<void()> on_gone) override;
-  void set_on_tick(std::function<void(TimePoint)> on_tick) override;
+  void set_on_silence(Duration limit, std::function<void()> on_silence) override;
   void post(Task task) override;
   std::uint32_t io_thread() const override { return thread_.number; }
 
   // From the connection: the client has left.
   void gone();
-  void tick(TimePoint now);
+  void silence();
 
  private:
   void end(bool keep_alive);
@@ -51,7 +51,7 @@ class HttpReply final : public HttpExchange {
   bool started_ = false;
   std::string added_;  // header lines for the reply to come
   std::function<void()> on_gone_;
-  std::function<void(TimePoint)> on_tick_;
+  std::function<void()> on_silence_;
 };
 
 // "HTTP/1.1 200 OK\r\n…": status line and headers up to, not including, the empty line. `lines`:

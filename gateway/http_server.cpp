@@ -26,6 +26,7 @@ namespace asio = boost::asio;
 using asio::ip::tcp;
 
 constexpr std::chrono::milliseconds kAcceptPause{100};   // after running out of descriptors
+constexpr std::size_t kTickConnections = 128;            // looked at in one go
 constexpr std::chrono::milliseconds kLastWrites{1'000};  // for replies finished before a stop
 
 // OpenSSL writes to sockets without MSG_NOSIGNAL; a client that has left is an error code here.
@@ -57,18 +58,29 @@ struct HttpServer::Impl {
       if (stopped) {
         return;
       }
-      timer.expires_after(thread.options.tick);
+      const auto parts = static_cast<int>(connections.size() / kTickConnections + 1);
+      timer.expires_after(asio::steady_timer::duration(thread.options.tick) / parts);
       timer.async_wait([this](boost::system::error_code error) {
         if (error) {
           return;
         }
-        const auto now = std::chrono::steady_clock::now();
-        std::erase_if(connections, [&](const auto& weak) {
-          const auto connection = weak.lock();
-          return !connection || !connection->tick(now);
-        });
+        tick();
         arm_tick();
       });
+    }
+    // A part of the connections at a time: nobody waits until thousands have been looked at.
+    void tick() {
+      const auto now = std::chrono::steady_clock::now();
+      for (auto left = std::min(connections.size(), kTickConnections); left > 0; --left) {
+        next_tick = next_tick < connections.size() ? next_tick : 0;
+        const auto connection = connections[next_tick].lock();
+        if (connection && connection->tick(now)) {
+          ++next_tick;
+        } else {
+          std::swap(connections[next_tick], connections.back());
+          connections.pop_back();
+        }
+      }
     }
     void adopt(tcp::socket socket) {
       auto connection = std::make_shared<HttpConnection>(thread, std::move(socket));
@@ -115,6 +127,7 @@ struct HttpServer::Impl {
     HttpThread thread;
     asio::steady_timer timer;
     std::vector<std::weak_ptr<HttpConnection>> connections;
+    std::size_t next_tick = 0;  // of `connections`
     bool stopped = false;
     asio::executor_work_guard<asio::io_context::executor_type> guard{context.get_executor()};
     std::jthread runner;

@@ -86,12 +86,6 @@ class HttpSocket {
     return got.bytes;
   }
 
-  // handler(error, bytes). REQUIRES: !is_tls(); there, wait and read.
-  template <class Handler>
-  void async_read_some(boost::asio::mutable_buffer into, Handler handler) {
-    socket_.async_read_some(into, std::move(handler));
-  }
-
   // Does not wait: a part of `bytes` is written, or would_block; then the same bytes must come
   // again.
   std::size_t write_some(boost::asio::const_buffer bytes, error_code& error) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include "gateway/json_fault.h"
@@ -11,6 +12,10 @@ namespace baton::gateway {
 namespace {
 
 using Type = simdjson::dom::element_type;
+
+constexpr std::size_t kLeastBytes = 4096;                      // that a parser has room for
+constexpr std::size_t kMaxKeptBytes = std::size_t{256} << 10;  // of a body, to keep its parser
+thread_local std::unique_ptr<simdjson::dom::parser> kept_parser;
 
 ApiError malformed(std::string_view body, simdjson::error_code code) {
   const auto fault = find_json_fault(body, kMaxJsonDepth);
@@ -22,15 +27,30 @@ ApiError malformed(std::string_view body, simdjson::error_code code) {
 
 }  // namespace
 
-ApiResult<simdjson::dom::object> parse_json_object(simdjson::dom::parser& parser,
-                                                   std::string_view body) {
-  // One level more than allowed: simdjson counts the document itself.
-  if (const auto code =
-          parser.allocate(std::max<std::size_t>(body.size(), 64), kMaxJsonDepth + 1)) {
-    return std::unexpected(malformed(body, code));
+JsonBody::JsonBody() : parser_(std::move(kept_parser)) {
+  if (parser_ == nullptr) {
+    parser_ = std::make_unique<simdjson::dom::parser>();
+  }
+}
+
+JsonBody::~JsonBody() {
+  if (parser_->capacity() <= kMaxKeptBytes) {
+    kept_parser = std::move(parser_);
+  }
+}
+
+ApiResult<simdjson::dom::object> JsonBody::parse(const std::string& body) {
+  if (parser_->capacity() < body.size() || parser_->capacity() == 0) {
+    const std::size_t room = body.size() > kMaxKeptBytes
+                                 ? body.size()
+                                 : std::bit_ceil(std::max(body.size(), kLeastBytes));
+    // One level more than allowed: simdjson counts the document itself.
+    if (const auto code = parser_->allocate(room, kMaxJsonDepth + 1)) {
+      return std::unexpected(malformed(body, code));
+    }
   }
   JsonElement root;
-  if (const auto code = parser.parse(body.data(), body.size()).get(root)) {
+  if (const auto code = parser_->parse(body).get(root)) {
     return std::unexpected(malformed(body, code));
   }
   simdjson::dom::object object;

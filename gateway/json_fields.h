@@ -9,6 +9,7 @@
 #include <array>
 #include <cstdint>
 #include <initializer_list>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -24,10 +25,21 @@ using JsonElement = simdjson::dom::element;
 
 inline constexpr std::size_t kMaxJsonDepth = 64;
 
-// The body of a request, which must be an object; it lives as long as the parser is not used again.
-// Malformed JSON is a 400 with the byte position.
-ApiResult<simdjson::dom::object> parse_json_object(simdjson::dom::parser& parser,
-                                                   std::string_view body);
+// Reads one body. The memory for it serves the thread's next body, too, unless it is much.
+class JsonBody {
+ public:
+  JsonBody();
+  JsonBody(const JsonBody&) = delete;
+  JsonBody& operator=(const JsonBody&) = delete;
+  ~JsonBody();
+
+  // `body` must be an object, which lives as long as both. Malformed JSON is a 400 with the byte
+  // position. A text with simdjson::SIMDJSON_PADDING bytes of room behind it is not copied.
+  ApiResult<simdjson::dom::object> parse(const std::string& body);
+
+ private:
+  std::unique_ptr<simdjson::dom::parser> parser_;
+};
 
 // "a string", "an integer", … for messages.
 std::string_view json_type_name(const JsonElement& value);

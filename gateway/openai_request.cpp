@@ -227,9 +227,9 @@ void read_chat(JsonFields& fields, ApiRequest& request) {
 
 }  // namespace
 
-ApiResult<ApiRequest> parse_api_request(Endpoint endpoint, std::string_view body) {
-  simdjson::dom::parser parser;
-  auto object = parse_json_object(parser, body);
+ApiResult<ApiRequest> parse_api_request(Endpoint endpoint, const std::string& body) {
+  JsonBody json;
+  auto object = json.parse(body);
   if (!object) {
     return std::unexpected(std::move(object).error());
   }
@@ -265,9 +265,9 @@ ApiResult<ApiRequest> parse_api_request(Endpoint endpoint, std::string_view body
   return request;
 }
 
-ApiResult<TokenizeRequest> parse_tokenize_request(std::string_view body) {
-  simdjson::dom::parser parser;
-  auto object = parse_json_object(parser, body);
+ApiResult<TokenizeRequest> parse_tokenize_request(const std::string& body) {
+  JsonBody json;
+  auto object = json.parse(body);
   if (!object) {
     return std::unexpected(std::move(object).error());
   }

@@ -98,7 +98,7 @@ inline constexpr std::uint32_t kMaxStopTokenIds = 128;
 inline constexpr std::uint32_t kDefaultCompletionTokens = 16;
 
 // Of names that occur twice in one object the last counts. `body` is only read.
-ApiResult<ApiRequest> parse_api_request(Endpoint endpoint, std::string_view body);
+ApiResult<ApiRequest> parse_api_request(Endpoint endpoint, const std::string& body);
 
 // Of /tokenize: a chat, or one text, whose other fields are left alone.
 struct TokenizeRequest {
@@ -107,6 +107,6 @@ struct TokenizeRequest {
   bool wants_strings = false;
 };
 
-ApiResult<TokenizeRequest> parse_tokenize_request(std::string_view body);
+ApiResult<TokenizeRequest> parse_tokenize_request(const std::string& body);
 
 }  // namespace baton::gateway

@@ -8,7 +8,7 @@ namespace baton::gateway {
 namespace {
 
 constexpr std::size_t kShortText = 4096;
-constexpr unsigned kShortTurns = 4;
+constexpr unsigned kShortTurns = 64;
 
 double thread_cpu_seconds() {
   timespec time{};
@@ -59,14 +59,13 @@ class CountedTemplate final : public engine::ChatTemplate {
   CountedTemplate(std::unique_ptr<const engine::ChatTemplate> inner, Counter seconds)
       : inner_(std::move(inner)), seconds_(seconds) {}
 
-  Result<std::vector<engine::PromptPiece>> render(
-      const engine::ChatTemplateInput& input) const override {
+  Result<std::vector<engine::PromptPiece>> render(engine::ChatTemplateInput input) const override {
     std::size_t bytes = 0;
     for (const engine::ChatMessage& message : input.messages) {
       bytes += message.content.size();
     }
     const CpuTimer timer(seconds_, bytes);
-    return inner_->render(input);
+    return inner_->render(std::move(input));
   }
 
  private:

@@ -21,7 +21,7 @@ struct PromptCost {
 };
 
 // Adds the calling thread's CPU time from here to the end of the scope. Reading that clock is a
-// system call: of short texts one in four is timed, and counts for four.
+// system call: of short texts one in 64 is timed, and counts for 64.
 class CpuTimer {
  public:
   // `bytes`: of the text that is worked on.

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "common/base/check.h"
 
@@ -161,8 +162,13 @@ void RequestTracker::dispatch_model(const std::string& model) {
   const std::vector<NodePair> out = barred_pairs(health_, membership_);
   std::vector<NodePair> resting = resting_parts(health_, membership_, now);
   std::vector<NodeView> views = views_of(model);
+  bool is_stale = false;  // what is known of the nodes, since one has been given work
   AdmissionQueue::Scan scan;
   while (const auto id = queue_.next(model, now, scan)) {
+    if (std::exchange(is_stale, false)) {
+      views = views_of(model);
+      resting = resting_parts(health_, membership_, now);  // one that was to be tried is taken
+    }
     Tracked& tracked = *find(*id);
     if (tracked.rest_until > now) {
       continue;
@@ -175,8 +181,7 @@ void RequestTracker::dispatch_model(const std::string& model) {
       }
       tracked.sent = routing_.sent(*route, views, tracked.request.prompt, tracked.chains);
       reserve(tracked, *route);
-      views = views_of(model);
-      resting = resting_parts(health_, membership_, now);  // one that was to be tried is taken
+      is_stale = true;
     } else if (route.error() == RouteMiss::NoPair) {
       if (!may_wait_for_pair(tracked)) {
         queue_.leave(model, tracked.ticket);

@@ -86,14 +86,17 @@ void RouteHealth::failed(const Part& part, TimePoint begun, TimePoint now) {
              name_of(part),
              std::chrono::ceil<std::chrono::milliseconds>(breaker.open_until() - now).count(),
              breaker.faults());
-  if (metrics_ != nullptr) {
-    metrics_
-        ->counter("baton_circuit_breaker_trips_total",
-                  "Times a node or a pair was taken out of routing after faults in a row",
-                  {{"node", part.node.name}, {"peer", part.peer.name}})
-        .add();
-  }
+  trips_of(part).add();
   count_open(part, was_open ? 0 : 1);
+}
+
+Counter RouteHealth::trips_of(const Part& part) const {
+  return metrics_ == nullptr
+             ? Counter()
+             : metrics_->counter(
+                   "baton_circuit_breaker_trips_total",
+                   "Times a node or a pair was taken out of routing after faults in a row",
+                   {{"node", part.node.name}, {"peer", part.peer.name}});
 }
 
 void RouteHealth::served(const Part& part, TimePoint begun, TimePoint now) {
@@ -192,18 +195,20 @@ Counter RouteHealth::mismatches_of(const Pair& pair) {
   }
   const std::pair names{pair.prefill.name, pair.decode.name};
   const auto known = mismatch_counters_.find(names);
-  return known != mismatch_counters_.end()
-             ? known->second
-             : mismatch_counters_
-                   .emplace(names,
-                            metrics_->counter("baton_digest_mismatches_total",
-                                              "Transfers whose blocks arrived changed",
-                                              {{"prefill", names.first}, {"decode", names.second}}))
-                   .first->second;
+  if (known != mismatch_counters_.end()) {
+    return known->second;
+  }
+  trips_of({pair.prefill, pair.decode});
+  return mismatch_counters_
+      .emplace(names,
+               metrics_->counter("baton_digest_mismatches_total",
+                                 "Transfers whose blocks arrived changed",
+                                 {{"prefill", names.first}, {"decode", names.second}}))
+      .first->second;
 }
 
 void RouteHealth::verified(const Pair& pair) {
-  mismatches_of(pair);  // an increase from 0 is seen only where there was a 0
+  mismatches_of(pair);  // and trips: an increase from 0 is seen only where there was a 0
   // One that is barred stays so: a transfer begun before proves nothing.
   if (const auto found = mismatches_.find(pair);
       found != mismatches_.end() && found->second < kMaxMismatches) {
@@ -224,6 +229,7 @@ std::vector<RouteHealth::Pair> RouteHealth::barred() const {
 // ---- lives
 
 void RouteHealth::started(const NodeLife& node) {
+  trips_of({node, {}});
   const auto is_earlier = [&](const NodeLife& other) {
     return other.name == node.name && other.incarnation != node.incarnation;
   };

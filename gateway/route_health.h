@@ -97,6 +97,7 @@ class RouteHealth {
   template <class Predicate>
   void erase_breakers(Predicate is_over);
   void count_open(const Part& part, int change);
+  Counter trips_of(const Part& part) const;
   Counter mismatches_of(const Pair& pair);
 
   const Logger& log_;

@@ -92,8 +92,8 @@ ApiResult<std::string> TokenizeApi::tokens_of(const std::string& body, const Cal
 }
 
 ApiResult<std::string> TokenizeApi::text_of(const std::string& body, const Caller& caller) const {
-  simdjson::dom::parser parser;
-  auto object = parse_json_object(parser, body);
+  JsonBody json;
+  auto object = json.parse(body);
   if (!object) {
     return std::unexpected(std::move(object).error());
   }

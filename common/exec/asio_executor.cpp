@@ -42,17 +42,42 @@ AsioExecutor::AsioExecutor(boost::asio::io_context& context)
     : context_(context), strand_(boost::asio::make_strand(context)) {}
 
 void AsioExecutor::post(Task task) {
-  boost::asio::post(strand_, std::move(task));
+  const bool is_own = is_current();
+  // Behind what was posted before it.
+  if (is_own && in_turn_ && !ending_turn_ && on_their_way_ == 0) {
+    at_end_.push_back(std::move(task));
+    return;
+  }
+  on_their_way_ += is_own ? 1 : 0;
+  boost::asio::post(strand_, [this, is_own, task = std::move(task)]() mutable {
+    on_their_way_ -= is_own ? 1 : 0;
+    const Turn turn(*this);
+    task();
+  });
 }
 
 void AsioExecutor::dispatch(Task task) {
-  boost::asio::dispatch(strand_, std::move(task));
+  boost::asio::dispatch(strand_, [this, task = std::move(task)]() mutable {
+    const Turn turn(*this);
+    task();
+  });
+}
+
+void AsioExecutor::end_turn() {
+  ending_turn_ = true;
+  for (Task& task : at_end_) {
+    std::exchange(task, nullptr)();
+  }
+  at_end_.clear();
+  ending_turn_ = false;
+  in_turn_ = false;
 }
 
 TimerHandle AsioExecutor::call_after(Duration delay, Task task) {
   auto state = std::make_shared<TimerState>(strand_, delay, std::move(task));
-  state->timer.async_wait([state](const boost::system::error_code&) {
+  state->timer.async_wait([this, state](const boost::system::error_code&) {
     if (state->pending) {
+      const Turn turn(*this);
       state->pending = false;
       // Moved out first: the task may drop the handle, and so this state's task.
       auto task = std::exchange(state->task, nullptr);

@@ -1,4 +1,6 @@
-// The real executor: a strand of a Boost.Asio io_context, and a thread that runs one.
+// The real executor: a strand of a Boost.Asio io_context, and a thread that runs one. What a task
+// posts runs at that task's end, without a way through the io_context; what that posts in turn goes
+// through it, so that sockets and timers have their time.
 //
 // Owner: the composition root; both outlive whatever was given them by reference. Thread: see
 // executor.h. Failure: none.
@@ -10,6 +12,8 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "common/exec/executor.h"
 
@@ -31,14 +35,40 @@ class AsioExecutor final : public Executor {
   // moment and must not use it then.
   std::weak_ptr<const void> alive() const { return alive_; }
 
-  // For code that opens sockets: their handlers must run on the strand.
+  // For code that opens sockets: their handlers must run on the strand, those that post much within
+  // a Turn.
   const Strand& strand() const { return strand_; }
+
+  // What is posted while it lives runs at its end. REQUIRES: on the strand.
+  class Turn {
+   public:
+    explicit Turn(AsioExecutor& executor)
+        : executor_(executor), is_outer_(!std::exchange(executor.in_turn_, true)) {}
+    Turn(const Turn&) = delete;
+    Turn& operator=(const Turn&) = delete;
+    ~Turn() {
+      if (is_outer_) {
+        executor_.end_turn();
+      }
+    }
+
+   private:
+    AsioExecutor& executor_;
+    const bool is_outer_;
+  };
   boost::asio::io_context& context() { return context_; }
 
  private:
+  void end_turn();
+
   boost::asio::io_context& context_;
   Strand strand_;
   const std::shared_ptr<const void> alive_ = std::make_shared<int>(0);
+  // Of the strand:
+  bool in_turn_ = false;
+  bool ending_turn_ = false;
+  std::size_t on_their_way_ = 0;  // tasks that the strand has posted through the io_context
+  std::vector<Task> at_end_;      // of the turn
 };
 
 // An io_context with one thread that runs it and an executor on it: the control thread of a node.

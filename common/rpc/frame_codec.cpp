@@ -19,8 +19,10 @@ Status encode_frame(const wire::Frame& frame, std::string& out) {
   }
   // Sizes are known by now; AppendToString would count them all again.
   const std::size_t begin = out.size();
-  out.resize(begin + size);
-  frame.SerializeWithCachedSizesToArray(reinterpret_cast<std::uint8_t*>(out.data() + begin));
+  out.resize_and_overwrite(begin + size, [&](char* bytes, std::size_t) {  // libstdc++ 12 says more
+    frame.SerializeWithCachedSizesToArray(reinterpret_cast<std::uint8_t*>(bytes + begin));
+    return begin + size;
+  });
   return {};
 }
 

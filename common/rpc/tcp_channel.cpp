@@ -142,6 +142,7 @@ void TcpConnection::read() {
   socket_.async_read_some(
       boost::asio::buffer(input_),
       [self = shared_from_this()](const error_code& error, std::size_t bytes) {
+        const AsioExecutor::Turn turn(self->executor_);
         if (error) {
           self->lose(Error{ErrorCode::PeerDead,
                            fmt::format("{} is gone: {}", self->remote_, error.message())});

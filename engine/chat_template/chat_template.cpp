@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "engine/chat_template/interpreter.h"
 #include "engine/chat_template/json.h"
@@ -45,18 +46,20 @@ constexpr std::string_view kGemmaTemplate = R"({{ bos_token }}
 constexpr std::array<std::string_view, 8> kRoles = {
     "system", "user", "assistant", "tool", "developer", "function", "model", "ipython"};
 
-Text foreign(std::string_view text) {
-  return Text(sanitize_utf8(text), true);
+Text foreign(std::string text) {
+  return Text(sanitize_utf8(std::move(text)), true);
 }
 
-Result<Value> message_value(const ChatMessage& message) {
+Result<Value> message_value(ChatMessage message) {
   auto dict = std::make_shared<Dict>();
   const bool known = std::find(kRoles.begin(), kRoles.end(), message.role) != kRoles.end();
-  BATON_TRY(dict->set(Value::own("role"),
-                      known ? Value::own(message.role) : Value(foreign(message.role))));
-  BATON_TRY(dict->set(Value::own("content"), Value(foreign(message.content))));
+  const bool has_content = !message.content.empty();
+  BATON_TRY(dict->set(
+      Value::own("role"),
+      known ? Value::own(std::move(message.role)) : Value(foreign(std::move(message.role)))));
+  BATON_TRY(dict->set(Value::own("content"), Value(foreign(std::move(message.content)))));
   if (!message.name.empty()) {
-    BATON_TRY(dict->set(Value::own("name"), Value(foreign(message.name))));
+    BATON_TRY(dict->set(Value::own("name"), Value(foreign(std::move(message.name)))));
   }
   if (message.extra_json.empty()) {
     return Value(std::move(dict));
@@ -67,8 +70,7 @@ Result<Value> message_value(const ChatMessage& message) {
   }
   for (const auto& [key, value] : extra.dict()->entries()) {
     // The role is decided above; content may come in parts, or be null beside tool calls.
-    if (key.text()->view() == "role" ||
-        (key.text()->view() == "content" && !message.content.empty())) {
+    if (key.text()->view() == "role" || (key.text()->view() == "content" && has_content)) {
       continue;
     }
     BATON_TRY(dict->set(key, value));
@@ -76,12 +78,12 @@ Result<Value> message_value(const ChatMessage& message) {
   return Value(std::move(dict));
 }
 
-Result<Dict> globals_of(const ChatTemplateInput& input) {
+Result<Dict> globals_of(ChatTemplateInput input) {
   Dict globals;
   std::vector<Value> messages;
   messages.reserve(input.messages.size());
-  for (const ChatMessage& message : input.messages) {
-    BATON_ASSIGN(Value value, message_value(message));
+  for (ChatMessage& message : input.messages) {
+    BATON_ASSIGN(Value value, message_value(std::move(message)));
     messages.push_back(std::move(value));
   }
   if (!input.kwargs_json.empty()) {
@@ -98,8 +100,8 @@ Result<Dict> globals_of(const ChatTemplateInput& input) {
   BATON_ASSIGN(Value list, jinja::make_list(std::move(messages)));
   BATON_TRY(globals.set(Value::own("messages"), std::move(list)));
   BATON_TRY(globals.set(Value::own("add_generation_prompt"), Value(input.add_generation_prompt)));
-  BATON_TRY(globals.set(Value::own("bos_token"), Value::own(input.bos_token)));
-  BATON_TRY(globals.set(Value::own("eos_token"), Value::own(input.eos_token)));
+  BATON_TRY(globals.set(Value::own("bos_token"), Value::own(std::move(input.bos_token))));
+  BATON_TRY(globals.set(Value::own("eos_token"), Value::own(std::move(input.eos_token))));
   Value tools = jinja::None{};
   if (!input.tools_json.empty()) {
     BATON_ASSIGN(tools, jinja::parse_json(input.tools_json, "tools"));
@@ -115,11 +117,13 @@ class JinjaTemplate final : public ChatTemplate {
  public:
   explicit JinjaTemplate(jinja::NodePtr root) : root_(std::move(root)) {}
 
-  Result<std::vector<PromptPiece>> render(const ChatTemplateInput& input) const override {
-    BATON_ASSIGN(const Dict globals, globals_of(input));
-    jinja::Interpreter interpreter(globals, input.unix_seconds);
+  Result<std::vector<PromptPiece>> render(ChatTemplateInput input) const override {
+    const std::int64_t unix_seconds = input.unix_seconds;
+    BATON_ASSIGN(const Dict globals, globals_of(std::move(input)));
+    jinja::Interpreter interpreter(globals, unix_seconds);
     BATON_ASSIGN(const Text text, interpreter.run(*root_));
     std::vector<PromptPiece> pieces;
+    pieces.reserve(text.runs().size());
     std::size_t begin = 0;
     for (const Text::Run& run : text.runs()) {
       pieces.push_back({text.str().substr(begin, run.end - begin), !run.foreign});

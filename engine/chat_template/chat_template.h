@@ -43,7 +43,7 @@ class ChatTemplate {
                                                             std::string_view architecture);
   virtual ~ChatTemplate() = default;
   // Pieces in order; text that came from a message is marked as unable to be a special token.
-  virtual Result<std::vector<PromptPiece>> render(const ChatTemplateInput& input) const = 0;
+  virtual Result<std::vector<PromptPiece>> render(ChatTemplateInput input) const = 0;
 };
 
 }  // namespace baton::engine

@@ -42,9 +42,13 @@ Result<std::vector<TokenId>> encode_chat(const ChatTemplate& chat_template,
   };
   input.bos_token = text_of(spec.bos);
   input.eos_token = text_of(spec.eos);
-  BATON_ASSIGN(std::vector<PromptPiece> pieces, chat_template.render(input));
-  if (input.continue_final_message) {
-    BATON_TRY(end_with(input.messages.empty() ? "" : input.messages.back().content, pieces));
+  const bool goes_on = input.continue_final_message;
+  const std::string last =
+      goes_on && !input.messages.empty() ? input.messages.back().content : std::string();
+  const std::string bos = input.bos_token;
+  BATON_ASSIGN(std::vector<PromptPiece> pieces, chat_template.render(std::move(input)));
+  if (goes_on) {
+    BATON_TRY(end_with(last, pieces));
   }
   std::size_t bytes = 0;
   for (const PromptPiece& piece : pieces) {
@@ -53,9 +57,8 @@ Result<std::vector<TokenId>> encode_chat(const ChatTemplate& chat_template,
   if (const std::size_t least = tokenizer.least_tokens(bytes); least > max_tokens) {
     return fail(ErrorCode::ContextTooLong, fmt::format("at least {}", least));
   }
-  const bool has_bos = !input.bos_token.empty() && !pieces.empty() &&
-                       pieces.front().special_allowed &&
-                       pieces.front().text.starts_with(input.bos_token);
+  const bool has_bos = !bos.empty() && !pieces.empty() && pieces.front().special_allowed &&
+                       pieces.front().text.starts_with(bos);
   return tokenizer.encode(pieces, !has_bos);
 }
 

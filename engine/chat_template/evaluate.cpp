@@ -33,13 +33,15 @@ Result<Value> Interpreter::compute(const Node& node, Scope& scope) {
     case NodeKind::DictLiteral:
       return literal(node, scope);
     case NodeKind::Attribute: {
-      BATON_ASSIGN(const Value object, evaluate(*node.kids[0], scope));
-      return attribute(object, node.name);
+      Value made;
+      BATON_ASSIGN(const Value* object, operand(*node.kids[0], scope, made));
+      return attribute(*object, node.name);
     }
     case NodeKind::Item: {
-      BATON_ASSIGN(const Value object, evaluate(*node.kids[0], scope));
-      BATON_ASSIGN(const Value key, evaluate(*node.kids[1], scope));
-      return item(object, key);
+      Value made[2];
+      BATON_ASSIGN(const Value* object, operand(*node.kids[0], scope, made[0]));
+      BATON_ASSIGN(const Value* key, operand(*node.kids[1], scope, made[1]));
+      return item(*object, *key);
     }
     case NodeKind::Slice:
       return slice(node, scope);
@@ -66,8 +68,9 @@ Result<Value> Interpreter::compute(const Node& node, Scope& scope) {
     }
     case NodeKind::Binary: {
       BATON_ASSIGN(Value left, evaluate(*node.kids[0], scope));
-      BATON_ASSIGN(const Value right, evaluate(*node.kids[1], scope));
-      return binary_operator(*this, node.name, std::move(left), right);
+      Value made;
+      BATON_ASSIGN(const Value* right, operand(*node.kids[1], scope, made));
+      return binary_operator(*this, node.name, std::move(left), *right);
     }
     case NodeKind::Concat:
       return concat(node, scope);
@@ -92,15 +95,31 @@ Result<Value> Interpreter::compute(const Node& node, Scope& scope) {
   }
 }
 
-Result<Value> Interpreter::lookup(const Node& node, Scope& scope) {
+const Value* Interpreter::find_name(std::string_view name, const Scope& scope) const {
   for (const Scope* at = &scope; at != nullptr; at = at->parent) {
-    for (const auto& [name, value] : at->names) {
-      if (name == node.name) {
-        return value;
+    for (const auto& [known, value] : at->names) {
+      if (known == name) {
+        return &value;
       }
     }
   }
-  if (const Value* value = globals_->find(node.name)) {
+  return globals_->find(name);
+}
+
+Result<const Value*> Interpreter::operand(const Node& node, Scope& scope, Value& made) {
+  const Value* held = node.kind == NodeKind::Constant ? &node.constant
+                      : node.kind == NodeKind::Name   ? find_name(node.name, scope)
+                                                      : nullptr;
+  if (held != nullptr) {
+    BATON_TRY(charge(1));
+    return held;
+  }
+  BATON_ASSIGN(made, evaluate(node, scope));
+  return &made;
+}
+
+Result<Value> Interpreter::lookup(const Node& node, Scope& scope) {
+  if (const Value* value = find_name(node.name, scope)) {
     return *value;
   }
   if (auto function = global_function(node.name)) {
@@ -209,15 +228,16 @@ Result<Value> Interpreter::slice(const Node& node, Scope& scope) {
 }
 
 Result<Value> Interpreter::compare_chain(const Node& node, Scope& scope) {
-  BATON_ASSIGN(Value left, evaluate(*node.kids[0], scope));
+  Value made[2];
+  BATON_ASSIGN(const Value* left, operand(*node.kids[0], scope, made[0]));
   for (std::size_t i = 0; i < node.operators.size(); ++i) {
-    BATON_ASSIGN(Value right, evaluate(*node.kids[i + 1], scope));
-    BATON_TRY(charge(std::min(left.weight(), right.weight())));
-    BATON_ASSIGN(const bool holds, compare_operator(*this, node.operators[i], left, right));
+    BATON_ASSIGN(const Value* right, operand(*node.kids[i + 1], scope, made[(i + 1) % 2]));
+    BATON_TRY(charge(std::min(left->weight(), right->weight())));
+    BATON_ASSIGN(const bool holds, compare_operator(*this, node.operators[i], *left, *right));
     if (!holds) {
       return Value(false);
     }
-    left = std::move(right);
+    left = right;
   }
   return Value(true);
 }

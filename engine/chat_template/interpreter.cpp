@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "engine/chat_template/operators.h"
+
 namespace baton::engine::jinja {
 
 void Scope::set(std::string_view name, Value value) {
@@ -88,6 +90,30 @@ Status Interpreter::print(const Value& value) {
   return {};
 }
 
+Result<std::optional<Value>> Interpreter::print_sum(const Node& node, Scope& scope) {
+  Value made;
+  if (node.kind != NodeKind::Binary || node.name != "+") {
+    BATON_ASSIGN(const Value* value, operand(node, scope, made));
+    if (value->text() == nullptr) {
+      return *value;
+    }
+    BATON_TRY(print(*value));
+    return std::nullopt;
+  }
+  BATON_ASSIGN(std::optional<Value> left, print_sum(*node.kids[0], scope));
+  BATON_ASSIGN(const Value* right, operand(*node.kids[1], scope, made));
+  if (!left && right->text() != nullptr) {
+    BATON_TRY(print(*right));
+    return std::nullopt;
+  }
+  // Of numbers or lists; to a text nothing else can be added.
+  auto sum = binary_operator(*this, node.name, std::move(left).value_or(Text()), *right);
+  if (!sum) {
+    return std::unexpected(at_line(std::move(sum).error(), node.line));
+  }
+  return std::move(*sum);
+}
+
 Result<Interpreter::Flow> Interpreter::run_statement(const Node& node, Scope& scope) {
   switch (node.kind) {
     case NodeKind::Data:
@@ -95,8 +121,10 @@ Result<Interpreter::Flow> Interpreter::run_statement(const Node& node, Scope& sc
       return Flow::Next;
     case NodeKind::Print:
       for (const NodePtr& kid : node.kids) {
-        BATON_ASSIGN(const Value value, evaluate(*kid, scope));
-        BATON_TRY(print(value));
+        BATON_ASSIGN(const std::optional<Value> rest, print_sum(*kid, scope));
+        if (rest) {
+          BATON_TRY(print(*rest));
+        }
       }
       return Flow::Next;
     case NodeKind::Sequence:

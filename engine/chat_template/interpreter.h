@@ -4,8 +4,10 @@
 // Thread: one rendering on one thread. Failure: InvalidArgument with the line.
 #pragma once
 
+#include <boost/container/small_vector.hpp>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -23,7 +25,8 @@ inline constexpr int kMaxCalls = 320;                    // nested evaluations
 // Names of one block; looking up goes on in the parent.
 struct Scope {
   Scope* parent = nullptr;
-  std::vector<std::pair<std::string_view, Value>> names;  // views of names in the tree
+  // Views of names in the tree; few in most blocks.
+  boost::container::small_vector<std::pair<std::string_view, Value>, 4> names;
 
   void set(std::string_view name, Value value);
 };
@@ -67,9 +70,17 @@ class Interpreter {
   Value make_macro(const Node& node, Scope* scope, std::shared_ptr<const bool> alive);
   Result<Value> call_macro(const Node& node, Scope& parent, const Arguments& arguments);
   Status print(const Value& value);
+  // Prints a sum of texts part by part: a long one is not copied into the sum first. What is no
+  // text is given back unprinted.
+  Result<std::optional<Value>> print_sum(const Node& node, Scope& scope);
 
   Result<Value> evaluate(const Node& node, Scope& scope);
   Result<Value> compute(const Node& node, Scope& scope);
+  // Null: no name of a scope, nor of the request.
+  const Value* find_name(std::string_view name, const Scope& scope) const;
+  // The value of an expression, uncopied where it is a constant or has a name; else it is put in
+  // `made`. It stands until the statement ends: expressions change no names.
+  Result<const Value*> operand(const Node& node, Scope& scope, Value& made);
   Result<Value> lookup(const Node& node, Scope& scope);
   Result<Value> literal(const Node& node, Scope& scope);
   Result<Value> slice(const Node& node, Scope& scope);

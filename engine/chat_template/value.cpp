@@ -11,6 +11,7 @@
 namespace baton::engine::jinja {
 namespace {
 
+constexpr std::size_t kFewEntries = 6;
 constexpr std::size_t kLinear = 12;  // entries up to which a dict is searched one by one
 constexpr std::size_t kAbsent = static_cast<std::size_t>(-1);
 
@@ -234,6 +235,9 @@ Status Dict::set(Value key, Value value) {
   if (index != kAbsent) {
     entries_[index].second = std::move(value);
     return {};
+  }
+  if (entries_.empty()) {
+    entries_.reserve(kFewEntries);
   }
   entries_.emplace_back(std::move(key), std::move(value));
   const std::size_t first = entries_.size() == kLinear + 1 ? 0 : entries_.size() - 1;

@@ -161,7 +161,7 @@ std::vector<TokenId> TokenizerBase::encode(std::span<const PromptPiece> pieces,
   std::vector<TextRange> allowed;
   for (const PromptPiece& piece : pieces) {
     const std::size_t begin = text.size();
-    text += sanitize_utf8(piece.text);
+    append_sanitized(text, piece.text);
     if (!piece.special_allowed || text.size() == begin) {
       continue;
     }

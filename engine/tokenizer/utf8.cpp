@@ -1,6 +1,8 @@
 #include "engine/tokenizer/utf8.h"
 
-#include <cstring>
+#include <simdjson.h>
+
+#include <utility>
 
 namespace baton::engine {
 namespace {
@@ -79,37 +81,29 @@ void append_utf8(std::string& out, char32_t code) {
 }
 
 bool is_valid_utf8(std::string_view text) {
-  std::size_t at = 0;
-  while (at < text.size()) {
-    std::uint64_t eight = 0;
-    if (at + sizeof(eight) <= text.size()) {
-      std::memcpy(&eight, text.data() + at, sizeof(eight));
-      if ((eight & 0x8080808080808080ULL) == 0) {
-        at += sizeof(eight);
-        continue;
-      }
-    }
-    const Utf8Char c = decode_utf8(text, at);
-    if (!c.valid) {
-      return false;
-    }
-    at += c.size;
-  }
-  return true;
+  return simdjson::validate_utf8(text.data(), text.size());
 }
 
-std::string sanitize_utf8(std::string_view text) {
+void append_sanitized(std::string& out, std::string_view text) {
   if (is_valid_utf8(text)) {
-    return std::string(text);
+    out += text;
+    return;
   }
-  std::string out;
-  out.reserve(text.size() + 16);
   for (std::size_t at = 0; at < text.size();) {
     const Utf8Char c = decode_utf8(text, at);
     out.append(c.valid ? text.substr(at, c.size) : kReplacementUtf8);
     at += c.size;
   }
+}
+
+std::string sanitize_utf8(std::string_view text) {
+  std::string out;
+  append_sanitized(out, text);
   return out;
+}
+
+std::string sanitize_utf8(std::string&& text) {
+  return is_valid_utf8(text) ? std::move(text) : sanitize_utf8(std::string_view(text));
 }
 
 bool is_white_space(char32_t code) {

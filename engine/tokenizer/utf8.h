@@ -34,6 +34,8 @@ void append_utf8(std::string& out, char32_t code);
 bool is_valid_utf8(std::string_view text);
 // `text` with every broken sequence replaced by U+FFFD.
 std::string sanitize_utf8(std::string_view text);
+std::string sanitize_utf8(std::string&& text);
+void append_sanitized(std::string& out, std::string_view text);
 bool is_white_space(char32_t code);  // Unicode's property White_Space
 // End of the white space at `text[at]`.
 std::size_t end_of_white_space(std::string_view text, std::size_t at);

@@ -147,9 +147,9 @@ void refuse_what_is_not_served(JsonFields& fields) {
 
 }  // namespace
 
-ApiResult<ApiRequest> parse_responses_request(std::string_view body) {
-  simdjson::dom::parser parser;
-  auto object = parse_json_object(parser, body);
+ApiResult<ApiRequest> parse_responses_request(const std::string& body) {
+  JsonBody json;
+  auto object = json.parse(body);
   if (!object) {
     return std::unexpected(std::move(object).error());
   }

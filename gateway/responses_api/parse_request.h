@@ -12,6 +12,6 @@
 namespace baton::gateway {
 
 // `instructions` and earlier turns are not among the messages yet: see ResponsesFields.
-ApiResult<ApiRequest> parse_responses_request(std::string_view body);
+ApiResult<ApiRequest> parse_responses_request(const std::string& body);
 
 }  // namespace baton::gateway

@@ -20,10 +20,6 @@ them is counted exactly.
 |---|---|---|---|---|---|
 """
 
-# Made when the fault they count happens first; the test looks them up in the sources.
-ON_FAULT = {"baton_circuit_breaker_trips_total": (
-    "counter", "gateway", ("node", "peer"), "Times a node or a pair was taken out of routing after faults in a row")}
-
 UNITS = (("_seconds", "s"), ("_bytes_total", "bytes"), ("_bytes", "bytes"), ("_seconds_total", "s"),
          ("_tokens_total", "tokens"), ("_tokens", "tokens"), ("_blocks_total", "blocks"), ("_blocks", "blocks"),
          ("_perc", "share, 0 to 1"), ("_info", ""))
@@ -63,8 +59,6 @@ def page(texts):
             assert row["kind"] == kind, f"{name} has two kinds"
             row["who"].append(who)
             row["labels"].update(labels)
-    for name, (kind, who, labels, help) in ON_FAULT.items():
-        rows.setdefault(name, {"kind": kind, "who": [who], "labels": set(labels), "help": help})
     lines = [f"| `{name}` | {row['kind']} | {', '.join(row['who'])} | {unit(name)} | "
              f"{', '.join(f'`{label}`' for label in sorted(row['labels']))} | {row['help'].replace('|', '/')} |"
              for name, row in sorted(rows.items())]

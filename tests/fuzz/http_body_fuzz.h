@@ -14,13 +14,14 @@ struct HttpBodyFuzz {
   static constexpr std::string_view kName = "http_body";
 
   static void run(std::span<const std::uint8_t> bytes) {
-    const auto tokenize = gateway::parse_tokenize_request(as_text(bytes));
+    const std::string body(as_text(bytes));
+    const auto tokenize = gateway::parse_tokenize_request(body);
     fuzz_check(tokenize || (tokenize.error().status >= 400 && tokenize.error().status < 500));
     for (const auto endpoint :
          {gateway::Endpoint::Chat, gateway::Endpoint::Completions, gateway::Endpoint::Responses}) {
       const auto request = endpoint == gateway::Endpoint::Responses
-                               ? gateway::parse_responses_request(as_text(bytes))
-                               : gateway::parse_api_request(endpoint, as_text(bytes));
+                               ? gateway::parse_responses_request(body)
+                               : gateway::parse_api_request(endpoint, body);
       if (!request) {
         fuzz_check(request.error().status >= 400 && request.error().status < 500);
         continue;

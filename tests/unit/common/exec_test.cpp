@@ -1,6 +1,7 @@
 // Executors, timers, mailbox, host:port and random sources.
 #include <gtest/gtest.h>
 
+#include <latch>
 #include <thread>
 
 #include "common/base/host_port.h"
@@ -83,6 +84,71 @@ TEST(AsioExecutor, RunsOnItsThreadInOrder) {
   EXPECT_FALSE(thread.executor().is_current());
   ASSERT_EQ(seen.size(), 100U);
   EXPECT_TRUE(std::is_sorted(seen.begin(), seen.end()));
+}
+
+TEST(AsioExecutor, WhatATaskPostsRunsAfterItAndBeforeOthers) {
+  ControlThread thread("control");
+  auto& executor = thread.executor();
+  std::vector<int> seen;
+  Mailbox<bool> done;
+  executor.post([&] {
+    executor.post([&] { seen.push_back(2); });
+    executor.post([&] {
+      seen.push_back(3);
+      executor.post([&] {
+        seen.push_back(5);
+        done.put(true);
+      });
+      seen.push_back(4);
+    });
+    executor.dispatch([&] { seen.push_back(0); });
+    seen.push_back(1);
+  });
+  done.wait_all();
+  EXPECT_EQ(seen, (std::vector{0, 1, 2, 3, 4, 5}));
+}
+
+TEST(AsioExecutor, TasksThatPostThemselvesForEverLeaveTimersTheirTime) {
+  ControlThread thread("control");
+  auto& executor = thread.executor();
+  bool over = false;  // on the strand
+  std::function<void()> again = [&] {
+    if (!over) {
+      executor.post(again);
+    }
+  };
+  Mailbox<bool> done;
+  TimerHandle timer;
+  thread.run_and_wait([&] {
+    timer = executor.call_after(milliseconds(1), [&] {
+      over = true;
+      done.put(true);
+    });
+    again();
+    again();
+  });
+  EXPECT_EQ(done.wait_all(), std::vector{true});
+}
+
+TEST(AsioExecutor, WhatALaterTaskPostsStaysBehindWhatAnEarlierOneHas) {
+  ControlThread thread("control");
+  auto& executor = thread.executor();
+  std::vector<int> seen;
+  Mailbox<bool> done;
+  std::latch second_waits(1);
+  executor.post([&] {
+    executor.post([&] { executor.post([&] { seen.push_back(1); }); });
+    second_waits.wait();
+  });
+  executor.post([&] {
+    executor.post([&] {
+      seen.push_back(2);
+      done.put(true);
+    });
+  });
+  second_waits.count_down();
+  done.wait_all();
+  EXPECT_EQ(seen, (std::vector{1, 2}));
 }
 
 TEST(AsioExecutor, TimerRunsOnceAndCancelledOneNever) {

@@ -13,6 +13,24 @@ std::string error_of(const std::string& source, const ChatTemplateInput& input =
   return pieces ? "no error: " + joined(*pieces) : pieces.error().message;
 }
 
+TEST(Sums, PrintedPartByPartTheyAreWhatTheyWere) {
+  ChatTemplateInput input;
+  input.messages = {{"user", "hi", "", ""}};
+  EXPECT_EQ(joined(*render("{{ 'a' + messages[0].content + ('b' + 'c') + '' }}", input)), "ahibc");
+  EXPECT_EQ(joined(*render("{{ 1 + 2 + 3 }} {{ [1] + [2] }} {{ ('x' + 'y') | upper }}", input)),
+            "6 [1, 2] XY");
+  for (const char* source :
+       {"{{ 'a' + 1 }}", "{{ 1 + 'a' }}", "{{ 1 + 2 + 'a' }}", "{{ 'a' + 'b' + [1] }}"}) {
+    const auto pieces = render(source, input);
+    ASSERT_FALSE(pieces) << source;
+    EXPECT_NE(pieces.error().message.find("line 1: '+' does not work on"), std::string::npos)
+        << pieces.error().message;
+  }
+  const auto pieces = render("{{ 'a' + missing }}", input);
+  ASSERT_FALSE(pieces);
+  EXPECT_NE(pieces.error().message.find("'missing' is undefined"), std::string::npos);
+}
+
 TEST(BuiltIn, GemmaTurns) {
   const auto made = ChatTemplate::create("", "gemma3");
   ASSERT_TRUE(made) << made.error().message;

@@ -124,6 +124,23 @@ TEST(RouteHealth, NeitherClientsNorLoadOpenAnything) {
   EXPECT_EQ(blamed_for(ErrorCode::GrantRevoked, false, false), Blamed::Node);
 }
 
+TEST(RouteHealth, TripsOfWhatIsHereAreCountedFromZero) {
+  const Logger log = Logger::silent();
+  Metrics metrics;
+  RouteHealth health(log, &metrics, {1, milliseconds(100), milliseconds(100)}, [] {});
+  const NodeLife p{"p", Incarnation{1}};
+  const NodeLife d{"d", Incarnation{2}};
+  health.started(p);
+  EXPECT_THAT(metrics.to_text(),
+              HasSubstr("baton_circuit_breaker_trips_total{node=\"p\",peer=\"\"} 0"));
+  health.verified({p, d});
+  EXPECT_THAT(metrics.to_text(),
+              HasSubstr("baton_circuit_breaker_trips_total{node=\"p\",peer=\"d\"} 0"));
+  health.failed({p, d}, at(0), at(0));
+  EXPECT_THAT(metrics.to_text(),
+              HasSubstr("baton_circuit_breaker_trips_total{node=\"p\",peer=\"d\"} 1"));
+}
+
 TEST(RouteHealth, CountsOnlyWhatIsThere) {
   const Logger log = Logger::silent();
   Metrics metrics;

@@ -95,6 +95,18 @@ TEST_F(HttpServerTest, PipelinedRequestsAreAnsweredInOrder) {
   }
 }
 
+TEST_F(HttpServerTest, LargeBodiesOneBehindTheOtherArriveWhole) {
+  start();
+  RawHttpClient client(address());
+  const std::string first(300'000, 'a');
+  const std::string second(200'000, 'b');
+  client.send(http_request("POST", "/echo", first) + http_request("POST", "/echo", second) +
+              http_request("GET", "/echo"));
+  EXPECT_EQ(client.read_reply().body, "POST /echo " + first);
+  EXPECT_EQ(client.read_reply().body, "POST /echo " + second);
+  EXPECT_EQ(client.read_reply().body, "GET /echo ");
+}
+
 TEST_F(HttpServerTest, PipelinedRequestWaitsForTheReplyBefore) {
   start();
   RawHttpClient client(address());
@@ -225,6 +237,36 @@ TEST_F(HttpServerTest, IdleConnectionIsClosed) {
   client.send(http_request("GET", "/echo"));
   EXPECT_EQ(client.read_reply().status, 200);
   EXPECT_TRUE(client.wait_closed());
+}
+
+TEST_F(HttpServerTest, EachOfManyIdleConnectionsIsClosed) {
+  HttpServerOptions options;
+  options.idle_timeout = milliseconds(100);
+  start(options);
+  std::deque<RawHttpClient> clients;  // more than are looked at in one go
+  for (int i = 0; i < 300; ++i) {
+    clients.emplace_back(address());
+  }
+  for (RawHttpClient& client : clients) {
+    EXPECT_TRUE(client.wait_closed());
+  }
+}
+
+TEST_F(HttpServerTest, ReplyIsToldOfSilenceAgainAndAgain) {
+  start();
+  RawHttpClient client(address());
+  client.send(http_request("GET", "/hold"));
+  const auto exchange = wait_held();
+  exchange->post([exchange] {
+    exchange->start_stream(200, {{"content-type", "text/plain"}});
+    exchange->set_on_silence(milliseconds(30), [exchange, times = std::make_shared<int>(0)] {
+      exchange->write("quiet");
+      if (++*times == 3) {
+        exchange->finish();
+      }
+    });
+  });
+  EXPECT_EQ(client.read_reply().body, "quietquietquiet");
 }
 
 TEST_F(HttpServerTest, StreamIsChunkedAndConnectionGoesOn) {
