@@ -147,6 +147,7 @@ Result<std::unique_ptr<ModelHost>> ModelHost::load(const ClusterConfig& config,
   if (may_draft && config.decode.speculation.mode == "draft") {
     BATON_TRY(host->load_draft(config, tokenizer.hash()));
   }
+  host->populator_ = std::make_unique<engine::ArenaPopulator>(host->kv_->arena());
   host->artifacts_.add("tokenizer", tokenizer.serialize());
   host->identity_ = make_model_identity(
       config.model.id, host->runner_->info(), tokenizer.hash(), changed_at(host->path_));

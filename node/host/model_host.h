@@ -11,6 +11,7 @@
 
 #include "common/config/cluster_config.h"
 #include "common/obs/log.h"
+#include "engine/kv/arena_populator.h"
 #include "engine/kv/kv_memory.h"
 #include "engine/model/model.h"
 #include "engine/model/model_file.h"
@@ -56,6 +57,7 @@ class ModelHost {
   std::unique_ptr<engine::ModelRunner> draft_runner_;
   std::unique_ptr<engine::DraftModel> draft_;
   std::unique_ptr<engine::ModelRunner> speculative_;  // runner_ with draft_; null: no draft model
+  std::unique_ptr<engine::ArenaPopulator> populator_;
   Artifacts artifacts_;
   wire::ModelIdentity identity_;
   transfer::DigestMode digest_ = transfer::DigestMode::Off;

@@ -1,7 +1,14 @@
 #include "engine/kv/arena.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <thread>
+#include <vector>
+
+#include "engine/kv/arena_populator.h"
 #include "engine/kv/kv_memory.h"
 
 namespace baton::engine {
@@ -47,6 +54,26 @@ TEST(KvArena, ArenaSizeGivesWholeBlocks) {
 
 TEST(KvArena, SystemSaysWhatIsAvailable) {
   EXPECT_GT(available_memory(), 0U);
+}
+
+TEST(ArenaPopulator, AllPagesComeAndContentsStay) {
+  auto arena = KvArena::create(kLayout, 2048);
+  ASSERT_TRUE(arena);
+  const KvArenaView view = arena->view();
+  const std::size_t page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  std::vector<unsigned char> present((view.bytes() + page - 1) / page);
+  const auto count_present = [&] {
+    EXPECT_EQ(mincore(view.base, view.bytes(), present.data()), 0);
+    return std::ranges::count_if(present, [](unsigned char p) { return (p & 1U) != 0; });
+  };
+  view.base[view.bytes() - 1] = std::byte{7};
+  ASSERT_LT(count_present(), std::ssize(present));
+  const ArenaPopulator populator(view);
+  while (count_present() < std::ssize(present)) {
+    std::this_thread::yield();
+  }
+  EXPECT_EQ(view.base[view.bytes() - 1], std::byte{7});
+  EXPECT_EQ(view.base[0], std::byte{0});
 }
 
 TEST(KvMemory, EvictsUnpinnedPrefixesWhenShort) {
