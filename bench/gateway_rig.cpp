@@ -119,6 +119,18 @@ PromptCost PromptCost::operator-(const PromptCost& other) const {
 
 Result<std::unique_ptr<GatewayRig>> GatewayRig::start(const RigOptions& options,
                                                       const NodePace& pace) {
+  constexpr int kTurns = 3;
+  for (int turn = 1;; ++turn) {
+    auto rig = start_once(options, pace);
+    // Somebody else may take a free port before the gateway does.
+    if (rig || turn == kTurns || !rig.error().message.contains("Address already in use")) {
+      return rig;
+    }
+  }
+}
+
+Result<std::unique_ptr<GatewayRig>> GatewayRig::start_once(const RigOptions& options,
+                                                           const NodePace& pace) {
   std::unique_ptr<GatewayRig> rig(new GatewayRig());
   BATON_ASSIGN(rig->api_, free_address());
   BATON_ASSIGN(rig->admin_, free_address());

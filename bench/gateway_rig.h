@@ -63,6 +63,9 @@ class GatewayRig {
 
  private:
   GatewayRig() = default;
+  static Result<std::unique_ptr<GatewayRig>> start_once(const RigOptions& options,
+                                                        const NodePace& pace);
+
   HostPort api_;
   HostPort admin_;  // its metrics
   std::unique_ptr<cli::ChildProcess> gateway_;
