@@ -16,22 +16,25 @@ double thread_cpu_seconds() {
   return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
 }
 
-double weight_of(std::size_t bytes) {
-  thread_local unsigned turn = 0;
-  return bytes > kShortText ? 1.0 : turn++ % kShortTurns == 0 ? kShortTurns : 0.0;
+double weight_of(const PartCost& part, std::size_t bytes) {
+  if (bytes > kShortText) {
+    return 1;
+  }
+  return part.short_texts->fetch_add(1, std::memory_order_relaxed) % kShortTurns == 0 ? kShortTurns
+                                                                                      : 0;
 }
 
 class CountedTokenizer final : public engine::Tokenizer {
  public:
-  CountedTokenizer(std::unique_ptr<const engine::Tokenizer> inner, Counter seconds)
-      : inner_(std::move(inner)), seconds_(seconds) {}
+  CountedTokenizer(std::unique_ptr<const engine::Tokenizer> inner, PartCost cost)
+      : inner_(std::move(inner)), cost_(std::move(cost)) {}
 
   const engine::TokenizerSpec& spec() const override { return inner_->spec(); }
   std::size_t vocab_size() const override { return inner_->vocab_size(); }
   std::vector<TokenId> encode(std::string_view text,
                               bool special_allowed,
                               bool add_bos) const override {
-    const CpuTimer timer(seconds_, text.size());
+    const CpuTimer timer(cost_, text.size());
     return inner_->encode(text, special_allowed, add_bos);
   }
   std::vector<TokenId> encode(std::span<const engine::PromptPiece> pieces,
@@ -40,7 +43,7 @@ class CountedTokenizer final : public engine::Tokenizer {
     for (const engine::PromptPiece& piece : pieces) {
       bytes += piece.text.size();
     }
-    const CpuTimer timer(seconds_, bytes);
+    const CpuTimer timer(cost_, bytes);
     return inner_->encode(pieces, add_bos);
   }
   std::string_view token_bytes(TokenId id, bool with_special) const override {
@@ -51,26 +54,26 @@ class CountedTokenizer final : public engine::Tokenizer {
 
  private:
   const std::unique_ptr<const engine::Tokenizer> inner_;
-  const Counter seconds_;
+  const PartCost cost_;
 };
 
 class CountedTemplate final : public engine::ChatTemplate {
  public:
-  CountedTemplate(std::unique_ptr<const engine::ChatTemplate> inner, Counter seconds)
-      : inner_(std::move(inner)), seconds_(seconds) {}
+  CountedTemplate(std::unique_ptr<const engine::ChatTemplate> inner, PartCost cost)
+      : inner_(std::move(inner)), cost_(std::move(cost)) {}
 
   Result<std::vector<engine::PromptPiece>> render(engine::ChatTemplateInput input) const override {
     std::size_t bytes = 0;
     for (const engine::ChatMessage& message : input.messages) {
       bytes += message.content.size();
     }
-    const CpuTimer timer(seconds_, bytes);
+    const CpuTimer timer(cost_, bytes);
     return inner_->render(std::move(input));
   }
 
  private:
   const std::unique_ptr<const engine::ChatTemplate> inner_;
-  const Counter seconds_;
+  const PartCost cost_;
 };
 
 }  // namespace
@@ -80,13 +83,13 @@ PromptCost::PromptCost(Metrics& metrics) {
     return metrics.counter(
         "baton_prompt_cpu_seconds_total", "CPU time of prompts before the queue", {{"part", name}});
   };
-  parse = part("parse");
-  render = part("template");
-  tokenize = part("tokenize");
+  parse.seconds = part("parse");
+  render.seconds = part("template");
+  tokenize.seconds = part("tokenize");
 }
 
-CpuTimer::CpuTimer(const Counter& seconds, std::size_t bytes)
-    : seconds_(seconds), weight_(weight_of(bytes)) {
+CpuTimer::CpuTimer(const PartCost& part, std::size_t bytes)
+    : seconds_(part.seconds), weight_(weight_of(part, bytes)) {
   if (weight_ > 0) {
     begin_ = thread_cpu_seconds();
   }

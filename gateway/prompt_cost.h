@@ -5,6 +5,7 @@
 // Thread: any. Failure: as what is wrapped.
 #pragma once
 
+#include <atomic>
 #include <memory>
 
 #include "common/obs/metrics.h"
@@ -13,19 +14,25 @@
 
 namespace baton::gateway {
 
+// Copies count together.
+struct PartCost {
+  Counter seconds;  // of CPU
+  std::shared_ptr<std::atomic<unsigned>> short_texts = std::make_shared<std::atomic<unsigned>>(0);
+};
+
 struct PromptCost {
   PromptCost() = default;  // counts nothing: for tests
   explicit PromptCost(Metrics& metrics);
 
-  Counter parse, render, tokenize;  // seconds of CPU
+  PartCost parse, render, tokenize;
 };
 
 // Adds the calling thread's CPU time from here to the end of the scope. Reading that clock is a
-// system call: of short texts one in 64 is timed, and counts for 64.
+// system call: of a part's short texts the first of each 64 is timed, and counts for all.
 class CpuTimer {
  public:
   // `bytes`: of the text that is worked on.
-  CpuTimer(const Counter& seconds, std::size_t bytes);
+  CpuTimer(const PartCost& part, std::size_t bytes);
   CpuTimer(const CpuTimer&) = delete;
   CpuTimer& operator=(const CpuTimer&) = delete;
   ~CpuTimer();
