@@ -8,7 +8,7 @@ namespace baton::gateway {
 namespace {
 
 constexpr std::size_t kShortText = 4096;
-constexpr unsigned kShortTurns = 64;
+constexpr unsigned kShortTurns = 8;
 
 double thread_cpu_seconds() {
   timespec time{};

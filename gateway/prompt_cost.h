@@ -28,7 +28,7 @@ struct PromptCost {
 };
 
 // Adds the calling thread's CPU time from here to the end of the scope. Reading that clock is a
-// system call: of a part's short texts the first of each 64 is timed, and counts for all.
+// system call: of a part's short texts the first of each 8 is timed, and counts for all.
 class CpuTimer {
  public:
   // `bytes`: of the text that is worked on.
