@@ -10,8 +10,7 @@
 namespace baton::decode_node {
 namespace {
 
-// What guesses may make of a step: the target of steps, else the pace promised to the quickest
-// tier.
+// Guesses make no step longer: its target, else the pace promised to the quickest tier.
 std::chrono::duration<double> longest_draft_step(const ClusterConfig& config) {
   if (config.decode.itl_target.count() > 0) {
     return config.decode.itl_target;

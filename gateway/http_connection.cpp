@@ -242,23 +242,19 @@ std::size_t HttpConnection::parse(std::string_view bytes) {
 }
 
 void HttpConnection::refuse_input(boost::system::error_code error) {
+  const auto too_large =
+      [&](int status, const char* code, std::string_view part, std::uint64_t limit) {
+        thread_.stats.too_large.fetch_add(1, std::memory_order_relaxed);
+        ApiError api = bad_request(
+            code, "", fmt::format("The request {} is larger than {} bytes.", part, limit));
+        api.status = status;
+        refuse(api);
+      };
   if (error == http::error::header_limit) {
-    thread_.stats.too_large.fetch_add(1, std::memory_order_relaxed);
-    ApiError api = bad_request(
-        "headers_too_large",
-        "",
-        fmt::format("The request head is larger than {} bytes.", thread_.options.max_header_bytes));
-    api.status = 431;
-    return refuse(api);
+    return too_large(431, "headers_too_large", "head", thread_.options.max_header_bytes);
   }
   if (error == http::error::body_limit) {
-    thread_.stats.too_large.fetch_add(1, std::memory_order_relaxed);
-    ApiError api = bad_request(
-        "request_too_large",
-        "",
-        fmt::format("The request body is larger than {} bytes.", thread_.options.max_body_bytes));
-    api.status = 413;
-    return refuse(api);
+    return too_large(413, "request_too_large", "body", thread_.options.max_body_bytes);
   }
   thread_.stats.malformed.fetch_add(1, std::memory_order_relaxed);
   refuse(bad_request(
