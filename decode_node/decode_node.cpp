@@ -177,6 +177,7 @@ wire::Heartbeat DecodeNode::heartbeat() {
   load.set_max_batch(scheduler_->batch_limit());
   load.set_local_prefill_max_tokens(deps_.config.decode.local_prefill_max_tokens);
   load.set_engine_steps(scheduler_->num_steps());
+  load.set_requests_taken(service_->num_taken());
   return beat;
 }
 

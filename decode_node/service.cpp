@@ -39,6 +39,7 @@ void Service::on_frame(node::ClientId client, Channel& channel, wire::Frame fram
         channel.answer_error(frame, grant.error());
         return;
       }
+      ++num_taken_;
       wire::Frame granted;
       *granted.mutable_granted()->mutable_grant() = to_wire(*grant);
       channel.answer(frame, std::move(granted));

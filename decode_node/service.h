@@ -37,6 +37,8 @@ class Service {
   void on_client_lost(node::ClientId client);
   // A grant's blocks are whole: its sequence joins the batch.
   void on_verified(std::unique_ptr<Grant> grant);
+  // Requests that were granted since the start.
+  std::uint64_t num_taken() const { return num_taken_; }
 
  private:
   Result<KvGrant> reserve(node::ClientId client, const wire::Reserve& message);
@@ -55,6 +57,7 @@ class Service {
   node::Drain& drain_;
   const DecodeSection config_;
   const Logger& log_;
+  std::uint64_t num_taken_ = 0;
 };
 
 }  // namespace baton::decode_node

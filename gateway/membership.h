@@ -58,6 +58,7 @@ struct Node {
   PredictedWork work;                 // prefill: what it has to do for them
   std::uint64_t foreign_tokens = 0;   // prefill: what it reported beyond ours; others' requests
   std::uint32_t sequences_given = 0;  // decode: granted and not ended
+  std::uint64_t sequences_ever_given = 0;
   std::uint32_t open_reserves = 0;    // decode: Reserve calls in flight
   bool busy = false;                  // refused work; cleared by its next heartbeat or end
 

@@ -134,6 +134,7 @@ void RequestTracker::on_reserved(RequestId id,
 
 void RequestTracker::granted(Tracked& tracked, Node& decode, const wire::KvGrant& grant) {
   ++decode.sequences_given;
+  ++decode.sequences_ever_given;
   tracked.holds_sequence = true;
   tracked.model_stamp = decode.view(executor_.now()).model_stamp;
   tracked.granted = executor_.now();

@@ -145,8 +145,16 @@ PoolObservation PoolController::observe(const std::string& model, Pools& pools) 
   const WaitingPrompts waiting = waiting_(model);
   seen.waiting = waiting.requests;
   seen.waiting_prompt_tokens = static_cast<double>(waiting.tokens);
+  const std::vector<const Node*> nodes = membership_.nodes();
+  for (const Node* node : nodes) {
+    if (node->model.id() == model && node->role == NodeRole::Decode) {
+      pools.share.observe(node->handle, node->load.requests_taken(), node->sequences_ever_given);
+    }
+  }
+  pools.share.end_interval();
+  pools.share.scale(seen);
   pools.there = {};
-  for (const Node* node : membership_.nodes()) {
+  for (const Node* node : nodes) {
     if (node->model.id() != model) {
       continue;
     }
@@ -218,10 +226,11 @@ std::string PoolController::to_json() const {
     append_json_string(out, model);
     const PoolDecision& decision = pools.decision;
     fmt::format_to(std::back_inserter(out),
-                   ",\"change_roles\":\"{}\",\"changing\":{},\"room\":{:.3f}",
+                   ",\"change_roles\":\"{}\",\"changing\":{},\"room\":{:.3f},\"share\":{:.3f}",
                    options_.pools.change_roles,
                    pools.changing.size(),
-                   decision.room_now);
+                   decision.room_now,
+                   pools.share.get());
     for (const NodeRole role : {NodeRole::Prefill, NodeRole::Decode}) {
       fmt::format_to(std::back_inserter(out),
                      ",\"{}\":{{\"nodes\":{},\"wanted\":{},\"desired_replicas\":{}}}",

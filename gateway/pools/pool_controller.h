@@ -18,6 +18,7 @@
 #include "common/obs/log.h"
 #include "common/obs/metrics.h"
 #include "gateway/membership.h"
+#include "gateway/pools/gateway_share.h"
 #include "gateway/pools/pool_policy.h"
 #include "gateway/pools/waiting_prompts.h"
 
@@ -67,6 +68,7 @@ class PoolController {
     explicit Pools(const PoolOptions& options) : policy(options) {}
     PoolPolicy policy;
     PoolObservation seen;  // of this interval so far
+    GatewayShare share;
     std::map<NodeName, Changing> changing;
     PoolDecision decision;
     PoolSize there;

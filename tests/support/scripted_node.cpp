@@ -162,6 +162,7 @@ wire::NodeLoad ScriptedNode::load() const {
     load.set_blocks_free(script_.blocks);
     load.set_max_batch(script_.max_batch);
     load.set_running(counts_.running);
+    load.set_requests_taken(counts_.taken * (1 + script_.others_take));
     load.set_local_prefill_max_tokens(script_.local_prefill_max_tokens);
   } else {
     load.set_credit_limit(script_.credits);
@@ -262,6 +263,7 @@ void ScriptedNode::on_reserve(Channel&, wire::Frame frame) {
             return link_->channel()->answer_error(frame, Error{ErrorCode::Busy, "batch is full"});
           }
           ++counts_.running;
+          ++counts_.taken;
           Sequence sequence;
           sequence.request = request;
           sequence.answer = answer_to(request);

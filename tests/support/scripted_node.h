@@ -51,6 +51,7 @@ struct NodeScript {
   std::uint64_t reactor_ticks = 0;   // of the next heartbeat; 0: no data plane
   bool reactor_moves = true;         // each heartbeat adds one, unless it is 0
   std::function<void()> on_reserve;  // before a Reserve is looked at
+  std::uint64_t others_take = 0;  // requests of other gateways for each of this one
   bool mute = false;                 // takes everything, answers nothing
   bool heartbeats = true;
   bool repeat_events = false;     // each event twice
@@ -60,6 +61,7 @@ struct NodeScript {
 };
 
 struct NodeCounts {
+  std::uint64_t taken = 0;  // requests granted
   std::uint32_t reserves = 0;
   std::uint32_t prefills = 0;
   std::uint32_t cancels = 0;

@@ -110,6 +110,22 @@ TEST_F(PoolControllerTest, NodesOfOneRoleAreLeftAlone) {
   EXPECT_EQ(drains(), 0U);
 }
 
+// Three of four requests come through other gateways.
+TEST_F(PoolControllerTest, RequestsOfOtherGatewaysCount) {
+  start();
+  NodeScript script;
+  script.others_take = 3;
+  add("d0", script);
+  add("p0", script);
+  control({});
+  for (std::uint64_t id = 1; id <= 40; ++id) {
+    submit(id, 2);
+    pass(100);
+  }
+  pass(1'000);
+  EXPECT_THAT(controller->to_json(), HasSubstr(R"("share":0.25)"));
+}
+
 TEST_F(PoolControllerTest, TheLastNodeOfARoleStays) {
   start();
   NodeScript script;
