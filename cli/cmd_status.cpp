@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 #include <poll.h>
 
-#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
@@ -10,6 +9,7 @@
 #include "cli/command.h"
 #include "cli/http/api_client.h"
 #include "cli/signals.h"
+#include "cli/table.h"
 
 namespace baton::cli {
 namespace {
@@ -19,17 +19,6 @@ struct StatusArguments {
   bool watch = false;
   bool json = false;
 };
-
-std::string cell(const json::object& node, const char* key) {
-  const json::value* value = node.if_contains(key);
-  if (value == nullptr || value->is_null()) {
-    return "-";
-  }
-  if (value->is_string()) {
-    return std::string(value->as_string());
-  }
-  return json::serialize(*value);
-}
 
 template <class Print>
 void for_each_object(const json::object& status, const char* key, const Print& print) {
@@ -81,13 +70,6 @@ void print_pools(const json::object& status) {
   });
 }
 
-double number(const json::object& node, const char* key) {
-  const json::value* value = node.if_contains(key);
-  return value != nullptr && value->is_number() ? value->to_number<double>() : 0;
-}
-
-using Row = std::vector<std::string>;
-
 // Titles with their units, then a row a node.
 std::vector<Row> rows_of(const json::array& nodes) {
   std::vector<Row> rows{{"NODE",
@@ -122,22 +104,6 @@ std::vector<Row> rows_of(const json::array& nodes) {
          cell(*node, "address").empty() ? "-" : cell(*node, "address")});
   }
   return rows;
-}
-
-// Each column as wide as its widest cell.
-void print_rows(const std::vector<Row>& rows) {
-  std::vector<std::size_t> widths(rows.front().size(), 0);
-  for (const Row& row : rows) {
-    for (std::size_t i = 0; i < row.size(); ++i) {
-      widths[i] = std::max(widths[i], row[i].size());
-    }
-  }
-  for (const Row& row : rows) {
-    for (std::size_t i = 0; i < row.size(); ++i) {
-      fmt::print("{:<{}}", row[i], i + 1 < row.size() ? widths[i] + 2 : 0);
-    }
-    fmt::print("\n");
-  }
 }
 
 void print_table(const json::value& status) {

@@ -33,6 +33,7 @@ void add_bench(CLI::App& app, Action& chosen);
 void add_perplexity(CLI::App& app, Action& chosen);
 void add_plan(CLI::App& app, Action& chosen);
 void add_rules(CLI::App& app, Action& chosen);
+void add_trace(CLI::App& app, Action& chosen);
 
 // Subcommands of `baton bench`.
 void add_bench_engine(CLI::App& group, Action& chosen);

@@ -30,6 +30,7 @@ int main(int argc, char** argv) {
   add_up(app, chosen);
   add_chat(app, chosen);
   add_status(app, chosen);
+  add_trace(app, chosen);
   add_drain(app, chosen);
   add_key(app, chosen);
   add_pull(app, chosen);

@@ -321,13 +321,15 @@ void Scheduler::step_done(Step step, node::StepEngine::Outcome outcome) {
       running.scores.add(std::move(outcome.result.scored[i]));
     }
     const engine::Sequence& sequence = *running.sequence;
+    if (sequence.is_prefilling()) {
+      running.figures.compute_us += node::to_us(outcome.duration);
+    }
     if (!running.is_over && sampled.empty() && sequence.grammar() != nullptr &&
         step.slices[i].count == sequence.num_pending()) {
       sit_out(running, step.slices[i].count);
-      running.figures.compute_us += node::to_us(outcome.duration);
     } else {
-      running.is_over = running.is_over ||
-                        apply(step.slices[i], sampled, outcome.result.drafted[i], outcome.duration);
+      running.is_over =
+          running.is_over || apply(step.slices[i], sampled, outcome.result.drafted[i]);
     }
     if (!running.is_over && running.hand_back) {
       tell(running, *running.hand_back);
@@ -345,11 +347,9 @@ void Scheduler::step_done(Step step, node::StepEngine::Outcome outcome) {
 
 bool Scheduler::apply(const StepSlice& slice,
                       const std::vector<engine::SampledToken>& sampled,
-                      std::uint32_t drafted,
-                      Duration duration) {
+                      std::uint32_t drafted) {
   Running& running = *slice.running;
   engine::Sequence& sequence = *running.sequence;
-  running.figures.compute_us += node::to_us(duration);
   TokenEvent event = event_of(sequence);
   const auto [finish, taken] = sequence.advance_all(slice.count, sampled);
   sequence.table().seal(

@@ -139,8 +139,7 @@ class Scheduler {
   // True when the sequence is over.
   bool apply(const StepSlice& slice,
              const std::vector<engine::SampledToken>& sampled,
-             std::uint32_t drafted,
-             Duration duration);
+             std::uint32_t drafted);
   void report(Running& running, TokenEvent event, FinishReason finish);
   // The sequences leave without an event; in a step, when it has ended, whatever it brings.
   template <class Match>

@@ -44,6 +44,8 @@ TierPolicies tier_policies(const std::array<TierSection, kNumTiers>& sections,
 class AdmissionQueue {
  public:
   explicit AdmissionQueue(TierPolicies tiers) : tiers_(tiers) {}
+  // For those that enter from now on; who waits keeps place and time.
+  void set_policies(TierPolicies tiers) { tiers_ = tiers; }
 
   // The order within a tier.
   struct Place {
@@ -111,7 +113,7 @@ class AdmissionQueue {
   static std::size_t index(Tier tier) { return static_cast<std::size_t>(tier); }
   void insert(const std::string& model, RequestId id, const Ticket& ticket, TimePoint now);
 
-  const TierPolicies tiers_;
+  TierPolicies tiers_;
   std::array<std::size_t, kNumTiers> sizes_{};
   std::uint64_t next_number_ = 1;
   std::map<std::string, ModelQueue> queues_;

@@ -17,6 +17,7 @@ namespace {
 
 constexpr std::string_view kModelsPath = "/v1/models";
 constexpr std::string_view kResponsesPath = "/v1/responses/";
+constexpr std::string_view kRequestsPath = "/baton/requests";
 constexpr std::string_view kNodesPath = "/v1/baton/nodes/";
 constexpr std::string_view kDrainPath = "/drain";
 constexpr std::uint64_t kDrainLimitMs = 60'000;
@@ -26,6 +27,13 @@ constexpr std::uint64_t kLongestDrainMs = 86'400'000;
 bool is_drain_path(std::string_view path) {
   return path.starts_with(kNodesPath) && path.ends_with(kDrainPath) &&
          path.size() > kNodesPath.size() + kDrainPath.size();
+}
+
+// What follows "{collection}/"; empty: the path is another one.
+std::string_view entry_of(std::string_view path, std::string_view collection) {
+  const bool is_below = path.starts_with(collection) && path.size() > collection.size() &&
+                        path[collection.size()] == '/';
+  return is_below ? path.substr(collection.size() + 1) : std::string_view();
 }
 
 // Of the query; nothing when it is no number in range.
@@ -66,12 +74,12 @@ std::string_view methods_of(const std::string& path) {
     return "POST, OPTIONS";
   }
   for (const std::string_view known :
-       {"/health", "/livez", "/readyz", "/baton/status", "/v1/models"}) {
+       {"/health", "/livez", "/readyz", "/baton/status", kRequestsPath, kModelsPath}) {
     if (path == known) {
       return "GET, HEAD, OPTIONS";
     }
   }
-  return path.starts_with("/v1/models/") && path.size() > kModelsPath.size() + 1
+  return !entry_of(path, kModelsPath).empty() || !entry_of(path, kRequestsPath).empty()
              ? "GET, HEAD, OPTIONS"
              : "";
 }
@@ -207,6 +215,9 @@ void ApiHandler::get(const Exchange& exchange, const Caller& caller) {
   if (path == "/baton/status") {
     return status(exchange);
   }
+  if (path == kRequestsPath || !entry_of(path, kRequestsPath).empty()) {
+    return show_requests(exchange, std::string(entry_of(path, kRequestsPath)));
+  }
   if (is_ready()) {
     return reply_json(*exchange, 200, R"({"status":"ready"})", id);
   }
@@ -248,6 +259,24 @@ void ApiHandler::status(const Exchange& exchange) const {
   deps_.control.post([this, exchange] {
     exchange->post([this, exchange, body = deps_.status_json()]() mutable {
       reply_json(*exchange, 200, std::move(body), new_request_id(*exchange));
+    });
+  });
+}
+
+void ApiHandler::show_requests(const Exchange& exchange, const std::string& id) const {
+  deps_.control.post([this, exchange, id] {
+    exchange->post([this, exchange, body = deps_.requests_json(id)]() mutable {
+      const std::string request_id = new_request_id(*exchange);
+      if (!body.empty()) {
+        return reply_json(*exchange, 200, std::move(body), request_id);
+      }
+      ApiError error = bad_request(
+          "not_found",
+          "",
+          "This gateway has no such request in work or among the last that ended. Ask the gateway "
+          "that took it, by the 16 digits of the answer's id or the 32 of its trace.");
+      error.status = 404;
+      reply_error(*exchange, error, request_id);
     });
   });
 }

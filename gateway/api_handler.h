@@ -37,6 +37,9 @@ struct ApiHandlerDeps {
   const KeyRing& keys;
   RandomSource random;                       // from any thread
   std::function<std::string()> status_json;  // on the control strand
+  // On the control strand: one request by its id or its trace's, or with an empty id the last that
+  // ended. Empty: not known.
+  std::function<std::string(std::string_view id)> requests_json;
   // On the control strand; false: no such node.
   std::function<bool(const NodeName&, std::chrono::milliseconds limit)> drain_node;
   std::string configured_model;  // known even before its first node
@@ -64,6 +67,7 @@ class ApiHandler {
   void list_models(HttpExchange& exchange, const Caller& caller) const;
   void show_model(HttpExchange& exchange, const Caller& caller, const std::string& id) const;
   void status(const Exchange& exchange) const;
+  void show_requests(const Exchange& exchange, const std::string& id) const;
   void drain_node(const Exchange& exchange) const;
   std::string new_request_id(const HttpExchange& exchange) const;
 

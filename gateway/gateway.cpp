@@ -6,10 +6,13 @@
 #include <algorithm>
 #include <chrono>
 #include <functional>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "common/base/cores.h"
 #include "common/base/random.h"
+#include "common/config/changed_keys.h"
 #include "common/exec/asio_executor.h"
 #include "common/obs/admin_server.h"
 #include "common/obs/metrics.h"
@@ -39,17 +42,37 @@ std::int64_t unix_millis() {
       .count();
 }
 
-TrackerOptions tracker_options(const ClusterConfig& config,
-                               const GatewayTuning& tuning,
-                               std::function<void(const GenerateRequest&)> on_submitted,
-                               std::function<void(EndedRequest)> on_ended) {
+// Those that may change while the gateway runs.
+TrackerOptions limits_of(const ClusterConfig& config) {
   TrackerOptions options;
-  options.on_submitted = std::move(on_submitted);
-  options.on_ended = std::move(on_ended);
   options.queue_limit = config.gateway.queue_limit;
   options.queue_timeout = config.gateway.queue_timeout;
   options.tiers = config.gateway.tiers;
   options.request_timeout = config.gateway.request_timeout;
+  return options;
+}
+
+bool may_change_while_running(std::string_view key) {
+  for (const std::string_view part : {"slo.",
+                                      "pools.",
+                                      "gateway.tiers.",
+                                      "gateway.queue_limit",
+                                      "gateway.queue_timeout_ms",
+                                      "gateway.request_timeout_ms"}) {
+    if (key.starts_with(part)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+TrackerOptions tracker_options(const ClusterConfig& config,
+                               const GatewayTuning& tuning,
+                               std::function<void(const GenerateRequest&)> on_submitted,
+                               std::function<void(EndedRequest)> on_ended) {
+  TrackerOptions options = limits_of(config);
+  options.on_submitted = std::move(on_submitted);
+  options.on_ended = std::move(on_ended);
   options.call_timeout = tuning.call_timeout;
   options.restart_wait = tuning.restart_wait;
   options.failover.max_node_losses = config.gateway.max_node_losses;
@@ -101,9 +124,9 @@ HttpServerOptions http_options(const ClusterConfig& config,
 
 // Declared in the order of construction; what is later may use what is earlier.
 struct Gateway::Parts {
-  Parts(const ClusterConfig& config, const Logger& logger, const GatewayTuning& tuning)
+  Parts(const ClusterConfig& started_with, const Logger& logger, const GatewayTuning& tuning)
       : log(logger),
-        slo(config.slo),
+        config(started_with),
         probe(metrics, config.slo),
         cost(metrics),
         pool(tuning.pool_threads),
@@ -171,6 +194,7 @@ struct Gateway::Parts {
                            keys,
                            random,
                            [this] { return status(); },
+                           [this](std::string_view id) { return requests(id); },
                            [this](const NodeName& node, std::chrono::milliseconds limit) {
                              return membership.drain(node, limit);
                            },
@@ -201,8 +225,44 @@ struct Gateway::Parts {
         "gateway", api.is_ready(), membership, health, tracker, pools.to_json(), now);
   }
 
+  void tell_changes(const ClusterConfig& now) const {
+    std::vector<std::string> taken;
+    std::vector<std::string> kept;
+    for (std::string& key : changed_keys(config, now)) {
+      (may_change_while_running(key) ? taken : kept).push_back(std::move(key));
+    }
+    log.info("read the configuration again; changed: {}",
+             taken.empty() ? "nothing" : fmt::format("{}", fmt::join(taken, ", ")));
+    if (!kept.empty()) {
+      log.warn("{} changed, too, and want a restart", fmt::join(kept, ", "));
+    }
+    if (std::ranges::any_of(taken,
+                            [](const std::string& key) { return key.starts_with("slo."); })) {
+      log.warn(
+          "targets of slo changed: histograms keep their edges and rules their thresholds until a "
+          "restart and `baton rules`");
+    }
+  }
+  // "" for one that is not known.
+  std::string requests(std::string_view id) const {
+    if (id.empty()) {
+      return "{\"requests\":" + ended.to_json() + "}";
+    }
+    const auto number = parse_request_id(id);
+    if (!number) {
+      const EndedRequest* traced = ended.find_trace(id);
+      return traced != nullptr ? to_json(*traced) : std::string();
+    }
+    if (auto running = tracker.describe(*number)) {
+      running->ended_unix_ms = unix_millis();
+      return to_json(*running);
+    }
+    const EndedRequest* kept = ended.find(*number);
+    return kept != nullptr ? to_json(*kept) : std::string();
+  }
+
   const Logger log;
-  SloSection slo;  // on the control strand
+  ClusterConfig config;  // as it was read last; on the control strand
   Metrics metrics;
   std::unique_ptr<SpanExporter> spans;  // null: no collector
   const Probe probe;
@@ -288,8 +348,9 @@ Result<std::unique_ptr<Gateway>> Gateway::start(const ClusterConfig& config,
   admin.pages = {{"/", "text/html; charset=utf-8", [] { return std::string(dashboard_page()); }},
                  {"/dashboard/data", "application/json", [&parts] {
                     std::string text;
-                    parts.control.run_and_wait(
-                        [&] { text = dashboard_json(parts.status(), parts.ended, parts.slo); });
+                    parts.control.run_and_wait([&] {
+                      text = dashboard_json(parts.status(), parts.ended, parts.config.slo);
+                    });
                     return text;
                   }}};
   auto serving = AdminServer::start(config.gateway.admin_listen, std::move(admin));
@@ -326,13 +387,15 @@ void Gateway::drain(std::chrono::milliseconds limit) {
   }
 }
 
-void Gateway::reload(const SloSection& slo) {
+void Gateway::reload(const ClusterConfig& config) {
   parts_->control.run_and_wait([&] {
-    parts_->slo = slo;
-    parts_->probe.show(slo);
-    parts_->key_source.reload();
+    parts_->tell_changes(config);
+    parts_->config = config;
+    parts_->probe.show(config.slo);
+    parts_->tracker.change_limits(limits_of(config));
+    parts_->pools.change_options(pool_options(config));
+    parts_->key_source.reload(config.gateway.keys);
   });
-  parts_->log.info("read the objectives again");
   if (!parts_->certificates) {
     return;
   }

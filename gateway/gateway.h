@@ -40,10 +40,11 @@ class Gateway {
   const HttpServerStats& http_stats() const;
   // Readiness off, no new work; returns when all replies are finished or `limit` has passed.
   void drain(std::chrono::milliseconds limit);
-  // Shows these objectives on the dashboard and in the metrics, and reads keys and certificate
-  // again; what is wrong is logged and changes nothing. Edges of histograms stay as they were at
-  // the start.
-  void reload(const SloSection& slo);
+  // Takes from a configuration that was read again what may change while it runs: objectives,
+  // limits and tiers of the queue, pools, keys; reads keys file and certificate again. The log says
+  // what has changed and which other keys want a restart; what is wrong changes nothing. Edges of
+  // histograms stay as they were at the start.
+  void reload(const ClusterConfig& config);
   // Ends what is left. Idempotent.
   void stop();
 

@@ -20,17 +20,20 @@ KeySource::KeySource(Executor& executor,
     : executor_(executor), ring_(ring), log_(log), keys_(std::move(keys)), path_(std::move(path)) {}
 
 Status KeySource::start() {
-  BATON_TRY(load());
+  BATON_TRY(load(keys_));
   if (!path_.empty()) {
     arm();
   }
   return {};
 }
 
-void KeySource::reload() {
-  if (const Status loaded = load(); !loaded) {
+void KeySource::reload(std::vector<ApiKeyEntry> keys) {
+  if (const Status loaded = load(keys); !loaded) {
     log_.error("the keys stay as they were: {}", loaded.error().message);
-  } else if (!path_.empty()) {
+    return;
+  }
+  keys_ = std::move(keys);
+  if (!path_.empty()) {
     log_.info("read the keys of {}", path_);
   }
 }
@@ -45,8 +48,8 @@ KeySource::Stamp KeySource::stamp() const {
           static_cast<std::int64_t>(found.st_size)};
 }
 
-Status KeySource::load() {
-  std::vector<ApiKeyEntry> all = keys_;
+Status KeySource::load(const std::vector<ApiKeyEntry>& keys) {
+  std::vector<ApiKeyEntry> all = keys;
   if (!path_.empty()) {
     loaded_ = stamp();
     BATON_ASSIGN(const auto more, load_api_keys(path_));
@@ -60,6 +63,10 @@ Status KeySource::load() {
                   fmt::format("{} and gateway.keys together: {}", path_, problems.front().text));
     }
   }
+  if (all.empty() && !keys_.empty()) {
+    return fail(ErrorCode::InvalidConfig,
+                "gateway.keys is empty now, which would let everybody in: restart to do that");
+  }
   ring_.set(all);
   return {};
 }
@@ -67,7 +74,7 @@ Status KeySource::load() {
 void KeySource::arm() {
   timer_ = executor_.call_after(kLookEvery, [this] {
     if (stamp() != loaded_) {
-      reload();
+      reload(keys_);
     }
     arm();
   });

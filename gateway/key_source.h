@@ -25,8 +25,8 @@ class KeySource {
             std::string path);
 
   Status start();
-  // Now, whether the file has changed or not.
-  void reload();
+  // Now, whether the file has changed or not, and with these keys of the configuration.
+  void reload(std::vector<ApiKeyEntry> keys);
 
  private:
   // What tells that a file was written or replaced.
@@ -37,13 +37,13 @@ class KeySource {
     bool operator==(const Stamp&) const = default;
   };
   Stamp stamp() const;
-  Status load();
+  Status load(const std::vector<ApiKeyEntry>& keys);
   void arm();
 
   Executor& executor_;
   KeyRing& ring_;
   const Logger& log_;
-  const std::vector<ApiKeyEntry> keys_;
+  std::vector<ApiKeyEntry> keys_;
   const std::string path_;
   Stamp loaded_;  // of the file as it was read last, good or bad
   TimerHandle timer_;

@@ -84,14 +84,14 @@ int main(int argc, char** argv) {
   if (!gateway) {
     return fail(gateway.error());
   }
-  baton::SloSection slo = config->slo;
+  auto current = *config;
   while (signals.wait() == SIGHUP) {
-    if (const auto again = baton::load_config(config_path, overrides)) {
-      slo = again->slo;
+    if (auto again = baton::load_config(config_path, overrides)) {
+      current = std::move(*again);
     } else {
-      log->error("the objectives stay as they were: {}", again.error().message);
+      log->error("the configuration stays as it was: {}", again.error().message);
     }
-    (*gateway)->reload(slo);
+    (*gateway)->reload(current);
   }
   log->info("draining");
   signals.release();

@@ -59,8 +59,8 @@ struct Node {
   std::uint64_t foreign_tokens = 0;   // prefill: what it reported beyond ours; others' requests
   std::uint32_t sequences_given = 0;  // decode: granted and not ended
   std::uint64_t sequences_ever_given = 0;
-  std::uint32_t open_reserves = 0;    // decode: Reserve calls in flight
-  bool busy = false;                  // refused work; cleared by its next heartbeat or end
+  std::uint32_t open_reserves = 0;  // decode: Reserve calls in flight
+  bool busy = false;                // refused work; cleared by its next heartbeat or end
 
   bool is_draining() const { return draining || drain_asked; }
   NodeLife life() const { return {name, incarnation}; }

@@ -31,6 +31,14 @@ EndedRequest describe_end(const TrackedRequest& tracked, Phase phase, TimePoint 
 
 }  // namespace
 
+std::optional<EndedRequest> RequestTracker::describe(RequestId id) const {
+  const auto found = requests_.find(id);
+  if (found == requests_.end()) {
+    return std::nullopt;
+  }
+  return describe_end(*found->second, found->second->phase, executor_.now());
+}
+
 // ---- ends from the client's side
 
 void RequestTracker::cancel(RequestId id, const std::string& reason) {

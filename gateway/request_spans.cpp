@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <string_view>
 #include <utility>
+
+#include "gateway/dashboard/request_phases.h"
 
 namespace baton::gateway {
 namespace {
@@ -23,37 +25,36 @@ class Maker {
         begin_(end_ - number(ended.total_us) * kNanosPerUs) {}
 
   std::vector<Span> run() {
-    const AnswerFigures& f = ended_.figures;
     request();
-    const bool has_begun = f.attempts > 0;
-    const std::int64_t queue = has_begun ? f.queue.count() : number(ended_.total_us);
-    phase("queue", "baton-gateway", "gateway", 0, queue);
-    if (!has_begun) {
-      return std::move(spans_);
-    }
-    const std::int64_t computed = queue + f.prefill.count();
-    if (f.prefill.count() > 0) {
-      const bool is_local = f.prefill_node == f.decode_node;
-      phase("prefill", is_local ? "baton-decode" : "baton-prefill", f.prefill_node, queue, computed)
-          .attributes = {{"baton.chunks", std::int64_t{f.chunks}},
-                         {"baton.cached_tokens", std::int64_t{f.cached_tokens}},
-                         {"baton.pulled_tokens", std::int64_t{f.pulled_tokens}}};
-    }
-    if (f.kv_bytes_moved > 0) {
-      phase("transfer", "baton-prefill", f.prefill_node, computed, computed + f.transfer.count())
-          .attributes = {{"baton.kv_bytes", number(f.kv_bytes_moved)},
-                         {"baton.kv_transport", f.kv_transport}};
-    }
-    if (ended_.ttft_us > 0) {
-      phase(
-          "decode", "baton-decode", f.decode_node, number(ended_.ttft_us), number(ended_.total_us))
-          .attributes = {{"gen_ai.usage.output_tokens", std::int64_t{ended_.output_tokens}},
-                         {"baton.max_batch", std::int64_t{f.max_batch}}};
+    for (const RequestPhase& phase : phases_of(ended_)) {
+      Span& span = add(phase.name, phase.program, phase.node);
+      span.id = ended_.trace.context.span + 2 * spans_.size();
+      span.parent = ended_.trace.context.span;
+      span.start_unix_ns = begin_ + number(phase.from_us) * kNanosPerUs;
+      span.end_unix_ns = begin_ + number(phase.to_us) * kNanosPerUs;
+      span.attributes = attributes(phase.name);
     }
     return std::move(spans_);
   }
 
  private:
+  std::vector<std::pair<std::string, Span::Value>> attributes(std::string_view phase) const {
+    const AnswerFigures& f = ended_.figures;
+    if (phase == "prefill") {
+      return {{"baton.chunks", std::int64_t{f.chunks}},
+              {"baton.cached_tokens", std::int64_t{f.cached_tokens}},
+              {"baton.pulled_tokens", std::int64_t{f.pulled_tokens}}};
+    }
+    if (phase == "transfer") {
+      return {{"baton.kv_bytes", number(f.kv_bytes_moved)}, {"baton.kv_transport", f.kv_transport}};
+    }
+    if (phase == "decode") {
+      return {{"gen_ai.usage.output_tokens", std::int64_t{ended_.output_tokens}},
+              {"baton.max_batch", std::int64_t{f.max_batch}}};
+    }
+    return {};
+  }
+
   void request() {
     Span& span = add("gateway", "baton-gateway", "gateway");
     span.id = ended_.trace.context.span;
@@ -73,20 +74,6 @@ class Maker {
     if (ended_.how == "failed") {
       span.error = ended_.how;
     }
-  }
-
-  // Between two times in microseconds after the request came, inside of it.
-  Span& phase(const char* name,
-              const char* service,
-              const std::string& instance,
-              std::int64_t from_us,
-              std::int64_t to_us) {
-    Span& span = add(name, service, instance);
-    span.id = ended_.trace.context.span + 2 * spans_.size();
-    span.parent = ended_.trace.context.span;
-    span.start_unix_ns = std::min(end_, begin_ + from_us * kNanosPerUs);
-    span.end_unix_ns = std::clamp(begin_ + to_us * kNanosPerUs, span.start_unix_ns, end_);
-    return span;
   }
 
   Span& add(const char* name, const char* service, const std::string& instance) {

@@ -54,6 +54,14 @@ RequestTracker::RequestTracker(Executor& executor,
 
 RequestTracker::~RequestTracker() = default;
 
+void RequestTracker::change_limits(const TrackerOptions& options) {
+  options_.queue_limit = options.queue_limit;
+  options_.queue_timeout = options.queue_timeout;
+  options_.tiers = options.tiers;
+  options_.request_timeout = options.request_timeout;
+  queue_.set_policies(tier_policies(options.tiers, options.queue_limit, options.queue_timeout));
+}
+
 void RequestTracker::submit(Submission submission) {
   auto tracked = std::make_unique<Tracked>();
   tracked->request = std::move(submission.request);

@@ -99,6 +99,9 @@ class RequestTracker {
   void on_tokens(Node& node, const wire::TokenFrame& frame);
   void on_kv_events(const Node& node, const wire::KvEvents& events);
 
+  // Queue limits and timeouts, tiers and the request timeout of `options` for requests from now on.
+  void change_limits(const TrackerOptions& options);
+
   // Ends everything with `error`; later submissions are refused with it.
   void shut_down(const ApiError& error);
 
@@ -108,6 +111,8 @@ class RequestTracker {
   std::size_t queue_limit() const { return options_.queue_limit; }
   // Of a model: requests in the queue and the tokens of their contexts.
   WaitingPrompts waiting(const std::string& model) const;
+  // How far a request has come; nothing when it does not run (any more).
+  std::optional<EndedRequest> describe(RequestId id) const;
   const Routing& routing() const { return routing_; }
   // Seconds until the queue has probably moved, for Retry-After.
   std::uint32_t retry_after_s() const;
@@ -190,7 +195,7 @@ class RequestTracker {
   RouteHealth& health_;
   const Logger& log_;
   const Probe& probe_;
-  const TrackerOptions options_;
+  TrackerOptions options_;
   AdmissionQueue queue_;
   std::map<std::string, TtftPrediction> predictions_;  // by model
   Routing routing_;

@@ -104,7 +104,7 @@ void visit_key(ApiKeyEntry& s, ConfigVisitor& v) {
          s.sha256,
          kSha256,
          "SHA-256 of the key, 64 hexadecimal digits; `baton key new` prints key and hash.");
-  v.flag("admin", s.admin, "May read /baton/status and drain nodes.");
+  v.flag("admin", s.admin, "May read /baton/status and /baton/requests, and drain nodes.");
   v.number("requests_per_minute",
            s.requests_per_minute,
            0,

@@ -162,15 +162,15 @@ function drawPools(data) {
   svg.replaceChildren(...parts);
 }
 
-function phases(r) {
-  const known = r.queue_us + r.prefill_us + r.transfer_us;
-  return [["queue", r.queue_us], ["prefill", r.prefill_us], ["transfer", r.transfer_us],
-          ["decode", Math.max(0, r.total_us - known)]];
-}
 function bar(r, longest) {
   const node = el("div", {class: "bar", style: `width:${Math.max(2, 100 * r.total_us / longest)}%`});
-  for (const [name, us] of phases(r))
-    node.append(el("span", {style: `width:${100 * us / Math.max(1, r.total_us)}%;background:var(--${name})`}));
+  const share = us => 100 * us / Math.max(1, r.total_us);
+  let end = 0;
+  for (const phase of r.phases) {
+    node.append(el("span", {style: `margin-left:${share(phase.from_us - end)}%;` +
+      `width:${share(phase.to_us - phase.from_us)}%;background:var(--${phase.name})`}));
+    end = phase.to_us;
+  }
   return node;
 }
 function drawRequests(data) {
@@ -192,14 +192,14 @@ function drawRequests(data) {
   }
   const r = data.requests.find(entry => entry.id === chosen);
   if (!r) return $("one").replaceChildren();
-  const width = 640, total = Math.max(1, r.total_us), svg = shape("svg", {viewBox: `0 0 ${width} 120`, role: "img",
-    "aria-label": phases(r).map(([name, us]) => `${name} ${ms(us)}`).join(", ")});
-  let x = 0;
-  phases(r).forEach(([name, us], i) => {
-    const w = Math.max(1, 430 * us / total);
-    svg.append(shape("rect", {x: 90 + x, y: 6 + i * 28, width: w, height: 18, fill: `var(--${name})`}),
-      shape("text", {x: 0, y: 20 + i * 28}, name), shape("text", {x: 96 + x + w, y: 20 + i * 28, class: "soft"}, ms(us)));
-    x += 430 * us / total;
+  const width = 640, total = Math.max(1, r.total_us), took = phase => ms(phase.to_us - phase.from_us);
+  const svg = shape("svg", {viewBox: `0 0 ${width} 120`, role: "img",
+    "aria-label": r.phases.map(phase => `${phase.name} ${took(phase)}`).join(", ")});
+  r.phases.forEach((phase, i) => {
+    const x = 430 * phase.from_us / total, w = Math.max(1, 430 * (phase.to_us - phase.from_us) / total);
+    svg.append(shape("rect", {x: 90 + x, y: 6 + i * 28, width: w, height: 18, fill: `var(--${phase.name})`}),
+      shape("text", {x: 0, y: 20 + i * 28}, phase.name),
+      shape("text", {x: 96 + x + w, y: 20 + i * 28, class: "soft"}, took(phase)));
   });
   $("one").replaceChildren(el("p", {}, `Request ${r.id}: tier ${r.tier}, first token after ${ms(r.ttft_us)}, ` +
     `${bytes(r.kv_bytes)} over ${r.transport}, attempts: ${r.attempts}, failovers: ${r.failovers}`), svg);

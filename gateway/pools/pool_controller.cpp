@@ -80,6 +80,14 @@ void PoolController::start() {
   timer_ = executor_.call_after(options_.pools.interval, [this] { look(); });
 }
 
+void PoolController::change_options(PoolControllerOptions options) {
+  options_ = std::move(options);
+  policy_options_ = policy_options(options_);
+  for (auto& [model, pools] : pools_) {
+    pools.policy.change_options(policy_options_);
+  }
+}
+
 PoolController::Pools& PoolController::pools_of(const std::string& model) {
   return pools_.try_emplace(model, policy_options_).first->second;
 }

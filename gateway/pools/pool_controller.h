@@ -47,6 +47,8 @@ class PoolController {
   // Looks at the load every interval from now on.
   void start();
   void stop() { timer_.cancel(); }
+  // From the next look on; what was learned stays.
+  void change_options(PoolControllerOptions options);
 
   void on_request(const std::string& model, std::size_t prompt_tokens);
   void on_ended(const std::string& model,
@@ -84,8 +86,8 @@ class PoolController {
   Executor& executor_;
   Membership& membership_;
   const Logger& log_;
-  const PoolControllerOptions options_;
-  const PoolOptions policy_options_;
+  PoolControllerOptions options_;
+  PoolOptions policy_options_;
   const AskWaiting waiting_;
   std::array<Gauge, 2> desired_;  // by NodeRole
   std::array<Gauge, 2> there_;

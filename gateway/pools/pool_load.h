@@ -23,6 +23,10 @@ class PoolLoad {
 
   explicit PoolLoad(const PoolOptions& options) : ttft_s_(options.ttft_s), itl_s_(options.itl_s) {}
 
+  void change_targets(const PoolOptions& options) {
+    ttft_s_ = options.ttft_s;
+    itl_s_ = options.itl_s;
+  }
   void observe(const PoolObservation& seen);
   bool is_known() const;
   // Enough was seen to take something away.
@@ -41,8 +45,8 @@ class PoolLoad {
   double largest_batch() const;
   double prefill_service_s() const;  // of a mean prompt
 
-  const double ttft_s_;
-  const double itl_s_;
+  double ttft_s_;
+  double itl_s_;
 
   Trend requests_;    // a second
   Trend tokens_;      // of prompts, a second

@@ -23,6 +23,11 @@ class PoolPolicy {
  public:
   explicit PoolPolicy(PoolOptions options) : options_(options), load_(options) {}
 
+  void change_options(const PoolOptions& options) {
+    options_ = options;
+    load_.change_targets(options);
+  }
+
   // Once an interval. What it says to change counts as begun.
   PoolDecision decide(TimePoint now, const PoolObservation& seen);
 
@@ -32,7 +37,7 @@ class PoolPolicy {
   bool is_due(TimePoint now, const PoolDecision& decision, NodeRole to);
   std::uint32_t step(const PoolDecision& decision, PoolSize now_there, NodeRole to) const;
 
-  const PoolOptions options_;
+  PoolOptions options_;
   PoolLoad load_;
   struct Change {
     TimePoint at;

@@ -13,6 +13,7 @@ import threading
 
 import pytest
 from harness import BIN, HEADERS, Cluster, HttpError, wait_for, words
+from test_drain import metric
 
 
 def new_key(name):
@@ -113,6 +114,26 @@ def test_keys_come_and_go_while_the_gateway_runs(cluster):
     cluster.keys_file.write_text(before.replace("client", "client-2"))
     cluster["gateway"].popen.send_signal(signal.SIGHUP)
     assert cluster.ask(body(), key)[0] == 200
+
+
+def test_a_changed_configuration_is_taken_up_or_said_to_want_a_restart(cluster):
+    gateway = cluster["gateway"]
+    before = cluster.file.read_text()
+    changed = json.loads(before)
+    changed["pools"] = {"cooldown_ms": 77_000}
+    changed["slo"] = {"queue_ms": 1234}
+    changed["gateway"]["max_body_mb"] = 33
+    cluster.file.write_text(json.dumps(changed))
+    gateway.popen.send_signal(signal.SIGHUP)
+    target = 'baton_slo_target_seconds{slo="queue",tier=""}'
+    wait_for("the new target", lambda: metric(cluster, "gateway", target) == 1.234)
+    said = gateway.tail(5000)
+    assert "pools.cooldown_ms" in said and "gateway.max_body_mb changed, too" in said
+    cluster.file.write_text("cluster: [")
+    gateway.popen.send_signal(signal.SIGHUP)
+    wait_for("the complaint", lambda: "the configuration stays as it was" in gateway.tail(5000))
+    assert gateway.running()
+    cluster.file.write_text(before)
 
 
 def test_the_tool_shows_its_key_and_trusts_the_certificate(cluster):

@@ -125,6 +125,7 @@ def outputs(cluster, collector):
     found["dashboard"] = urllib.request.urlopen(
         f"http://{cluster.admin('gateway')}/dashboard/data", timeout=30).read().decode()
     found["status"] = admin_get(cluster, "/baton/status")
+    found["requests"] = admin_get(cluster, "/baton/requests")
     found["traces"] = collector.text()
     return found
 

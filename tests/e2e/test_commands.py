@@ -82,6 +82,14 @@ def test_up_status_and_ctrl_c(tmp_path):
     chat = subprocess.run([BIN / "baton", "chat", "--base-url", url, "--max-tokens", "8"], capture_output=True,
                           text=True, input="Hello\n/reset\nBye\n", timeout=60)
     assert chat.returncode == 0 and len(chat.stdout.splitlines()) >= 3, chat
+    trace = [BIN / "baton", "trace", "--base-url", url]
+    listed = subprocess.run(trace, capture_output=True, text=True, check=True).stdout.splitlines()
+    assert len(listed) == 3 and listed[0].startswith("ENDED"), listed
+    one = subprocess.run([*trace, "chatcmpl-" + listed[1].split()[1]], capture_output=True, text=True, check=True).stdout
+    phases = [line.split()[:2] for line in one.partition("PHASE")[2].splitlines()[1:]]
+    assert phases == [["queue", "gateway"], ["prefill", "prefill-0"], ["transfer", "prefill-0"], ["decode", "decode-0"]]
+    unknown = subprocess.run([*trace, "0123456789abcdef"], capture_output=True, text=True)
+    assert unknown.returncode == 1 and "no such request" in unknown.stderr
     up.send_signal(signal.SIGINT)
     assert up.wait(30) == 0
     assert not any(alive(pid) for pid in children)

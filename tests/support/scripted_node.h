@@ -51,7 +51,7 @@ struct NodeScript {
   std::uint64_t reactor_ticks = 0;   // of the next heartbeat; 0: no data plane
   bool reactor_moves = true;         // each heartbeat adds one, unless it is 0
   std::function<void()> on_reserve;  // before a Reserve is looked at
-  std::uint64_t others_take = 0;  // requests of other gateways for each of this one
+  std::uint64_t others_take = 0;     // requests of other gateways for each of this one
   bool mute = false;                 // takes everything, answers nothing
   bool heartbeats = true;
   bool repeat_events = false;     // each event twice

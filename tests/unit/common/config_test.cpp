@@ -11,6 +11,7 @@
 #include <sstream>
 
 #include "common/base/random.h"
+#include "common/config/changed_keys.h"
 #include "common/config/cluster_config.h"
 #include "common/config/schema.h"
 
@@ -37,6 +38,30 @@ TEST(Config, MinimalFileGivesDefaults) {
   EXPECT_THAT(config->cluster.gateways, ElementsAre("127.0.0.1:7000"));
   EXPECT_EQ(config->kv.arena_mb, 512U);
   EXPECT_TRUE(config->prefill.pool.empty());
+}
+
+TEST(Config, TellsWhichKeysDiffer) {
+  const auto read = [](const std::string& more) {
+    const auto config = parse_config(kMinimal + more, "c.yaml", {});
+    EXPECT_TRUE(config) << config.error().message;
+    return *config;
+  };
+  const ClusterConfig before = read("");
+  EXPECT_TRUE(changed_keys(before, before).empty());
+  const ClusterConfig after = read(R"(
+slo: {tiers: {default: {ttft_ms: 777}}}
+pools: {prefill: {max: 5}, change_roles: dry_run}
+transfer: {ucx: {UCX_LOG_LEVEL: info}}
+gateway: {cors_origins: ["https://a.example"]}
+kv: {prefix_cache: false}
+)");
+  EXPECT_THAT(changed_keys(before, after),
+              ::testing::UnorderedElementsAre("kv.prefix_cache",
+                                              "transfer.ucx",
+                                              "gateway.cors_origins",
+                                              "pools.change_roles",
+                                              "pools.prefill.max",
+                                              "slo.tiers.default.ttft_ms"));
 }
 
 TEST(Config, ReadsEveryType) {

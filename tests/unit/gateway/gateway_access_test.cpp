@@ -172,7 +172,7 @@ TEST_F(GatewayAccess, KeysAreReadAgain) {
   start_pair();
   EXPECT_EQ(ask(completion(), "Authorization: Bearer key-old\r\n").status, 200);
   write("key-new");
-  gateway->reload(config.slo);
+  gateway->reload(config);
   EXPECT_EQ(ask(completion(), "Authorization: Bearer key-old\r\n").status, 401);
   EXPECT_EQ(ask(completion(), "Authorization: Bearer key-new\r\n").status, 200);
   EXPECT_EQ(ask(completion()).status, 200);
@@ -225,7 +225,7 @@ TEST_F(GatewayAccess, ServesTls) {
   }
   EXPECT_THAT(ask_tls(), HasSubstr("data: [DONE]"));
   testing::write_certificate(certificate, key, "renewed");
-  gateway->reload(config.slo);
+  gateway->reload(config);
   EXPECT_EQ(testing::TlsClient(gateway->http_address()).common_name(), "renewed");
 }
 

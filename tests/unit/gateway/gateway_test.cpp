@@ -83,6 +83,32 @@ TEST_F(GatewayTest, FiguresWhenAsked) {
   }
 }
 
+TEST_F(GatewayTest, ARequestIsFoundByTheIdOfItsAnswer) {
+  start_pair();
+  const RawReply reply = post("/v1/chat/completions", chat());
+  const std::string id = at(reply.body, "/id");
+  const std::string one = get("/baton/requests/" + id).body;
+  EXPECT_TRUE(id.ends_with(at(one, "/id"))) << one;
+  EXPECT_EQ(at(one, "/how"), "finished");
+  EXPECT_EQ(at(one, "/phases/0/name"), "queue");
+  EXPECT_EQ(at(one, "/phases/1/node"), "p0");
+  EXPECT_EQ(at(one, "/phases/3/name"), "decode");
+  EXPECT_EQ(at(get("/baton/requests").body, "/requests/0/id"), at(one, "/id"));
+  EXPECT_EQ(get("/baton/requests/chatcmpl-0123456789abcdef").status, 404);
+  EXPECT_EQ(get("/baton/requests/").status, 404);
+}
+
+TEST_F(GatewayTest, LimitsChangeWhileItRuns) {
+  start_pair();
+  EXPECT_EQ(post("/v1/chat/completions", chat()).status, 200);
+  config.gateway.queue_limit = 0;
+  gateway->reload(config);
+  EXPECT_EQ(post("/v1/chat/completions", chat()).status, 429);
+  config.gateway.queue_limit = 8;
+  gateway->reload(config);
+  EXPECT_EQ(post("/v1/chat/completions", chat()).status, 200);
+}
+
 TEST_F(GatewayTest, CompletionWithTokenIdsAndLogprobs) {
   start_pair();
   const RawReply reply =

@@ -320,6 +320,18 @@ TEST_F(Source, ABadFileChangesNothingAndIsToldOnce) {
   EXPECT_THAT(lines.str(), Not(HasSubstr("my-secret-key")));
 }
 
+TEST_F(Source, KeysOfTheConfigurationComeAndGoButNeverTheLast) {
+  KeySource source(executor, ring, log, {entry("fixed", "key-fixed")}, "");
+  ASSERT_TRUE(source.start());
+  source.reload({entry("other", "key-other")});
+  EXPECT_EQ(ring.find("key-fixed"), nullptr);
+  EXPECT_NE(ring.find("key-other"), nullptr);
+  source.reload({});
+  EXPECT_NE(ring.find("key-other"), nullptr);
+  EXPECT_FALSE(ring.is_open()) << "an empty list lets everybody in";
+  EXPECT_THAT(lines.str(), HasSubstr("the keys stay as they were"));
+}
+
 TEST_F(Source, WrongAtTheStartIsAnError) {
   put("keys: []");
   EXPECT_FALSE(KeySource(executor, ring, log, {}, path).start());

@@ -91,6 +91,42 @@ TEST(EndedRequests, KeepsTheLastOnesTheLatestFirst) {
   EXPECT_LT(json.find("0000000000000064"), json.find("0000000000000063"));
   EXPECT_THAT(json, HasSubstr(R"("id":"0000000000000025")"));       // 37
   EXPECT_THAT(json, Not(HasSubstr(R"("id":"0000000000000024")")));  // 36
+  ASSERT_NE(ended.find(RequestId(1)), nullptr) << "kept, though not shown";
+  EXPECT_EQ(ended.find(RequestId(101)), nullptr);
+  for (std::uint64_t id = 101; id <= EndedRequests::kKept + 1; ++id) {
+    ended.add({.id = RequestId(id)});
+  }
+  EXPECT_EQ(ended.find(RequestId(1)), nullptr) << "kept for ever";
+  EXPECT_NE(ended.find(RequestId(2)), nullptr);
+}
+
+TEST(EndedRequests, AreFoundByTheirTrace) {
+  EndedRequests ended;
+  EndedRequest request;
+  request.id = RequestId(5);
+  request.trace.context.trace = {1, 2};
+  request.trace.context.span = 3;
+  const std::string trace = request.trace.context.trace_id();
+  ended.add(std::move(request));
+  ended.add({.id = RequestId(6)});
+  ASSERT_NE(ended.find_trace(trace), nullptr);
+  EXPECT_EQ(ended.find_trace(trace)->id, RequestId(5));
+  EXPECT_EQ(ended.find_trace("00000000000000000000000000000000"), nullptr);
+}
+
+TEST(EndedRequests, IdsAreReadAsClientsSeeThem) {
+  EXPECT_EQ(parse_request_id("chatcmpl-00000000000000ff"), RequestId(255));
+  EXPECT_EQ(parse_request_id("req_00000000000000ff"), RequestId(255));
+  EXPECT_EQ(parse_request_id("00000000000000ff"), RequestId(255));
+  for (const char* other : {"",
+                            "-",
+                            "ff",
+                            "chatcmpl-",
+                            "000000000000000g",
+                            "+00000000000000f",
+                            "0000000000000000000000000000000f"}) {
+    EXPECT_EQ(parse_request_id(other), std::nullopt) << other;
+  }
 }
 
 }  // namespace
