@@ -59,8 +59,18 @@ std::vector<const json::object*> objects_of(const json::object& fields, const ch
 }
 
 void print_list(const json::object& answer) {
-  std::vector<Row> rows{{"ENDED", "REQUEST", "MODEL", "TIER", "NODES", "PROMPT", "CACHED", "OUTPUT",
-                         "TTFT ms", "TOTAL ms", "FAILOVERS", "END"}};
+  std::vector<Row> rows{{"ENDED",
+                         "REQUEST",
+                         "MODEL",
+                         "TIER",
+                         "NODES",
+                         "PROMPT",
+                         "CACHED",
+                         "OUTPUT",
+                         "TTFT ms",
+                         "TOTAL ms",
+                         "FAILOVERS",
+                         "END"}};
   for (const json::object* request : objects_of(answer, "requests")) {
     rows.push_back({time_of(*request),
                     cell(*request, "id"),
@@ -126,9 +136,8 @@ void print_request(const json::object& request) {
 
 // Of an id as clients see it: letters, digits, '-' and '_' need no escape in a path.
 bool is_id(const std::string& text) {
-  return std::ranges::all_of(text, [](unsigned char c) {
-    return std::isalnum(c) != 0 || c == '-' || c == '_';
-  });
+  return std::ranges::all_of(
+      text, [](unsigned char c) { return std::isalnum(c) != 0 || c == '-' || c == '_'; });
 }
 
 int run(const TraceArguments& arguments) {

@@ -17,6 +17,7 @@
 #include "common/obs/admin_server.h"
 #include "common/obs/metrics.h"
 #include "common/obs/span_exporter.h"
+#include "common/rpc/control_tls.h"
 #include "common/rpc/tcp_network.h"
 #include "gateway/api_handler.h"
 #include "gateway/artifact_fetcher.h"
@@ -124,14 +125,19 @@ HttpServerOptions http_options(const ClusterConfig& config,
 
 // Declared in the order of construction; what is later may use what is earlier.
 struct Gateway::Parts {
-  Parts(const ClusterConfig& started_with, const Logger& logger, const GatewayTuning& tuning)
+  Parts(const ClusterConfig& started_with,
+        const Logger& logger,
+        const GatewayTuning& tuning,
+        std::shared_ptr<ControlTls> tls)
       : log(logger),
         config(started_with),
         probe(metrics, config.slo),
         cost(metrics),
         pool(tuning.pool_threads),
         control("control"),
-        network(control.executor(), log),
+        network(control.executor(),
+                log,
+                RpcOptions{.tls = std::move(tls), .refused = RefusedProbe(metrics)}),
         keys([this] { return control.executor().now(); }, &metrics),
         key_source(control.executor(), keys, log, config.gateway.keys, config.gateway.keys_file),
         rollout(config.gateway.models),
@@ -299,7 +305,9 @@ Gateway::~Gateway() {
 Result<std::unique_ptr<Gateway>> Gateway::start(const ClusterConfig& config,
                                                 const Logger& log,
                                                 GatewayTuning tuning) {
-  std::unique_ptr<Gateway> gateway(new Gateway(std::make_unique<Parts>(config, log, tuning)));
+  BATON_ASSIGN(std::shared_ptr<ControlTls> tls, ControlTls::load(config.cluster.tls, log));
+  std::unique_ptr<Gateway> gateway(
+      new Gateway(std::make_unique<Parts>(config, log, tuning, std::move(tls))));
   Parts& parts = *gateway->parts_;
   if (const TracingSection& tracing = config.gateway.tracing; !tracing.endpoint.empty()) {
     auto spans =

@@ -144,8 +144,12 @@ class Review {
 
   void tls() {
     const TlsSection& tls = config_.gateway.tls;
+    const ControlTlsSection& control = config_.cluster.tls;
     for (const auto& [key, path] : {std::pair{"gateway.tls.certificate", &tls.certificate},
-                                    std::pair{"gateway.tls.key", &tls.key}}) {
+                                    std::pair{"gateway.tls.key", &tls.key},
+                                    std::pair{"cluster.tls.certificate", &control.certificate},
+                                    std::pair{"cluster.tls.key", &control.key},
+                                    std::pair{"cluster.tls.authority", &control.authority}}) {
       if (!path->empty() && !machine_.can_read(*path)) {
         before_start(key, fmt::format("there is no file {} to be read", *path));
       }

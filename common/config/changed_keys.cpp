@@ -14,10 +14,7 @@ class Recorder final : public ConfigVisitor {
  public:
   void begin_section(std::string_view name, std::string_view) override { path_.emplace_back(name); }
   void end_section() override { path_.pop_back(); }
-  void text(std::string_view name,
-            std::string& value,
-            const TextRule&,
-            std::string_view) override {
+  void text(std::string_view name, std::string& value, const TextRule&, std::string_view) override {
     add(name, value);
   }
   void number(std::string_view name,
@@ -37,7 +34,9 @@ class Recorder final : public ConfigVisitor {
   void flag(std::string_view name, bool& value, std::string_view) override {
     add(name, value ? "true" : "false");
   }
-  void addresses(std::string_view name, std::vector<std::string>& value, std::string_view) override {
+  void addresses(std::string_view name,
+                 std::vector<std::string>& value,
+                 std::string_view) override {
     add(name, fmt::format("{}", fmt::join(value, "\n")));
   }
   void text_map(std::string_view name,

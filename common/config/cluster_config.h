@@ -19,6 +19,15 @@
 
 namespace baton {
 
+// TLS of the control connections, on both sides: who has no certificate of the cluster's authority
+// is turned away before its first byte is looked at.
+struct ControlTlsSection {
+  std::string certificate;  // PEM files; all or none
+  std::string key;
+  std::string authority;
+  bool is_on() const { return !certificate.empty(); }
+};
+
 struct ClusterSection {
   std::string name = "local";
   std::string token;       // shared secret of the control plane; required, here or by token_file
@@ -27,6 +36,7 @@ struct ClusterSection {
   std::uint32_t suspect_after = 3;                      // missed heartbeats: no new work
   std::uint32_t dead_after = 6;                         // missed heartbeats: connection dropped
   std::vector<std::string> gateways{"127.0.0.1:7000"};  // control addresses that nodes dial
+  ControlTlsSection tls;
 };
 
 struct ModelSection {

@@ -21,6 +21,11 @@ class Checker {
     if (config_.cluster.dead_after <= config_.cluster.suspect_after) {
       add("cluster.dead_after", "must be above suspect_after");
     }
+    const ControlTlsSection& tls = config_.cluster.tls;
+    if (tls.certificate.empty() != tls.key.empty() ||
+        tls.certificate.empty() != tls.authority.empty()) {
+      add("cluster.tls", "certificate, key and authority belong together; one of them is missing");
+    }
     if (config_.kv.block_tokens % 16 != 0) {
       add("kv.block_tokens",
           fmt::format("must be a multiple of 16, got {}", config_.kv.block_tokens));

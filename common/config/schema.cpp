@@ -33,6 +33,22 @@ void visit_cluster(ClusterSection& s, ConfigVisitor& v) {
            10'000,
            "Missed heartbeats after which a node counts as dead; above suspect_after.");
   v.addresses("gateways", s.gateways, "Control addresses of the gateways; every node dials each.");
+  v.begin_section(
+      "tls",
+      "Mutual TLS of the control connections (docs/security.md). The files are read again "
+      "when they change.");
+  v.text(
+      "certificate",
+      s.tls.certificate,
+      kAny,
+      "PEM file: this process's certificate, then those that lead to the authority. Empty: plain "
+      "TCP.");
+  v.text("key", s.tls.key, kAny, "PEM file with the certificate's private key.");
+  v.text("authority",
+         s.tls.authority,
+         kAny,
+         "PEM file: the cluster's own authority. Whoever has a certificate of it is let in.");
+  v.end_section();
   v.end_section();
 }
 

@@ -12,17 +12,20 @@ Greeter::Greeter(Executor& executor,
                  HelloHandler on_hello,
                  AcceptHandler on_accept,
                  std::chrono::milliseconds timeout,
-                 std::size_t max_pending)
+                 std::size_t max_pending,
+                 RefusedProbe refused)
     : executor_(executor),
       on_hello_(std::move(on_hello)),
       on_accept_(std::move(on_accept)),
       timeout_(timeout),
-      max_pending_(max_pending) {}
+      max_pending_(max_pending),
+      refused_(refused) {}
 
 void Greeter::add(std::unique_ptr<Channel> channel) {
   ++stats_.accepted;
   if (stopped_ || pending_.size() >= max_pending_) {
     ++stats_.turned_away;
+    refused_.crowd.add();
     return;
   }
   const auto number = ++last_;
@@ -35,8 +38,7 @@ void Greeter::add(std::unique_ptr<Channel> channel) {
       },
       [self, number](const Error& error) {
         if (const auto greeter = self.lock()) {
-          greeter->stats_.malformed += error.code == ErrorCode::ProtocolError ? 1 : 0;
-          greeter->take(number);
+          greeter->lost(number, error);
         }
       });
   auto& pending = pending_[number];
@@ -44,9 +46,22 @@ void Greeter::add(std::unique_ptr<Channel> channel) {
   pending.timer = executor_.call_after(timeout_, [self, number] {
     if (const auto greeter = self.lock()) {
       ++greeter->stats_.timed_out;
+      greeter->refused_.late.add();
       greeter->take(number);
     }
   });
+}
+
+// Before its Hello.
+void Greeter::lost(std::uint64_t number, const Error& error) {
+  if (error.code == ErrorCode::ProtocolError) {
+    ++stats_.malformed;
+    refused_.malformed.add();
+  } else if (error.code == ErrorCode::Unauthorized) {
+    ++stats_.untrusted;
+    refused_.untrusted.add();
+  }
+  take(number);
 }
 
 void Greeter::first_frame(std::uint64_t number, wire::Frame frame) {
@@ -56,12 +71,14 @@ void Greeter::first_frame(std::uint64_t number, wire::Frame frame) {
   }
   if (!frame.has_hello()) {
     ++stats_.malformed;
+    refused_.malformed.add();
     return;
   }
   auto answer = on_hello_(frame.hello());
   wire::Frame reply;
   if (auto* const refusal = std::get_if<wire::Refusal>(&answer)) {
     ++stats_.refused;
+    refused_.hello.add();
     *reply.mutable_refusal() = std::move(*refusal);
     channel->send(std::move(reply));
     return;  // dropping the channel closes it once the refusal is out

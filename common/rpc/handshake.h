@@ -13,6 +13,7 @@
 
 #include "common/exec/executor.h"
 #include "common/rpc/network.h"
+#include "common/rpc/refused_probe.h"
 
 namespace baton {
 
@@ -23,7 +24,8 @@ class Greeter : public std::enable_shared_from_this<Greeter> {
           HelloHandler on_hello,
           AcceptHandler on_accept,
           std::chrono::milliseconds timeout,
-          std::size_t max_pending);
+          std::size_t max_pending,
+          RefusedProbe refused = {});
 
   void add(std::unique_ptr<Channel> channel);
   // Drops what is pending and accepts no more.
@@ -35,6 +37,7 @@ class Greeter : public std::enable_shared_from_this<Greeter> {
     std::unique_ptr<Channel> channel;
     TimerHandle timer;
   };
+  void lost(std::uint64_t number, const Error& error);
   void first_frame(std::uint64_t number, wire::Frame frame);
   std::unique_ptr<Channel> take(std::uint64_t number);
 
@@ -43,6 +46,7 @@ class Greeter : public std::enable_shared_from_this<Greeter> {
   const AcceptHandler on_accept_;
   const std::chrono::milliseconds timeout_;
   const std::size_t max_pending_;
+  const RefusedProbe refused_;
   bool stopped_ = false;
   std::uint64_t last_ = 0;
   std::unordered_map<std::uint64_t, Pending> pending_;

@@ -44,6 +44,7 @@ struct ListenerStats {
   std::uint64_t accepted = 0;     // sockets
   std::uint64_t welcomed = 0;     // handed over as channels
   std::uint64_t refused = 0;      // by the HelloHandler
+  std::uint64_t untrusted = 0;    // no certificate of the cluster's authority
   std::uint64_t malformed = 0;    // bytes that are no Hello
   std::uint64_t timed_out = 0;    // no whole Hello in time
   std::uint64_t turned_away = 0;  // too many handshakes at once

@@ -5,10 +5,13 @@
 #include <sys/socket.h>
 
 #include <boost/asio/buffer.hpp>
+#include <boost/asio/ssl/error.hpp>
+#include <boost/asio/ssl/stream.hpp>
 #include <boost/asio/write.hpp>
 #include <utility>
 
 #include "common/base/host_port.h"
+#include "common/rpc/control_tls.h"
 #include "common/wire/convert.h"
 
 namespace baton {
@@ -34,16 +37,37 @@ void set_socket_options(int socket) {
   set_option(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, 10'000);
 }
 
+// A side that does not trust our certificate says so in place of its first bytes.
+Error ended_by(const std::string& remote, const error_code& error) {
+  if (error.category() != boost::asio::error::get_ssl_category()) {
+    return {ErrorCode::PeerDead, fmt::format("{} is gone: {}", remote, error.message())};
+  }
+  return {ErrorCode::Unauthorized,
+          fmt::format("{}: TLS failed: {}; both sides need cluster.tls with certificates of the "
+                      "same authority",
+                      remote,
+                      error.message())};
+}
+
 }  // namespace
 
 std::string endpoint_text(const boost::asio::ip::tcp::endpoint& endpoint) {
   return HostPort{endpoint.address().to_string(), endpoint.port()}.to_string();
 }
 
-TcpConnection::TcpConnection(AsioExecutor& executor, Socket socket, const RpcOptions& options)
+struct TcpConnection::Tls {
+  boost::asio::ssl::stream<Socket&> stream;
+};
+
+TcpConnection::TcpConnection(AsioExecutor& executor,
+                             Socket socket,
+                             Side side,
+                             const RpcOptions& options)
     : executor_(executor),
       executor_alive_(executor.alive()),
       socket_(std::move(socket)),
+      side_(side),
+      tls_(options.tls ? std::make_unique<Tls>(Tls{{socket_, options.tls->context()}}) : nullptr),
       max_queued_bytes_(options.max_queued_bytes),
       calls_(executor) {
   error_code error;
@@ -51,11 +75,52 @@ TcpConnection::TcpConnection(AsioExecutor& executor, Socket socket, const RpcOpt
   remote_ = error ? "a closed socket" : endpoint_text(endpoint);
 }
 
+TcpConnection::~TcpConnection() = default;
+
 void TcpConnection::start() {
   set_socket_options(socket_.native_handle());
   error_code ignored;
   socket_.non_blocking(true, ignored);
+  if (tls_ != nullptr) {
+    return shake_hands();
+  }
   executor_.post([self = shared_from_this()] { self->read(); });
+}
+
+template <class Handler>
+void TcpConnection::async_read(Handler handler) {
+  if (tls_ != nullptr) {
+    tls_->stream.async_read_some(boost::asio::buffer(input_), std::move(handler));
+  } else {
+    socket_.async_read_some(boost::asio::buffer(input_), std::move(handler));
+  }
+}
+
+// Of `writing_`.
+template <class Handler>
+void TcpConnection::async_write(std::size_t from, Handler handler) {
+  const auto bytes = boost::asio::buffer(writing_) + from;
+  if (tls_ != nullptr) {
+    boost::asio::async_write(tls_->stream, bytes, std::move(handler));
+  } else {
+    boost::asio::async_write(socket_, bytes, std::move(handler));
+  }
+}
+
+void TcpConnection::shake_hands() {
+  writing_now_ = true;  // what is sent meanwhile waits
+  tls_->stream.async_handshake(side_ == Side::Dialled ? boost::asio::ssl::stream_base::client
+                                                      : boost::asio::ssl::stream_base::server,
+                               [self = shared_from_this()](const error_code& error) {
+                                 const AsioExecutor::Turn turn(self->executor_);
+                                 self->writing_now_ = false;
+                                 if (error) {
+                                   self->lose(ended_by(self->remote_, error));
+                                   return;
+                                 }
+                                 self->write();
+                                 self->read();
+                               });
 }
 
 void TcpConnection::set_handlers(Channel::FrameHandler on_frame, Channel::ClosedHandler on_closed) {
@@ -139,18 +204,15 @@ void TcpConnection::read() {
   if (state_ == State::Closed) {
     return;
   }
-  socket_.async_read_some(
-      boost::asio::buffer(input_),
-      [self = shared_from_this()](const error_code& error, std::size_t bytes) {
-        const AsioExecutor::Turn turn(self->executor_);
-        if (error) {
-          self->lose(Error{ErrorCode::PeerDead,
-                           fmt::format("{} is gone: {}", self->remote_, error.message())});
-          return;
-        }
-        self->received(bytes);
-        self->read();
-      });
+  async_read([self = shared_from_this()](const error_code& error, std::size_t bytes) {
+    const AsioExecutor::Turn turn(self->executor_);
+    if (error) {
+      self->lose(ended_by(self->remote_, error));
+      return;
+    }
+    self->received(bytes);
+    self->read();
+  });
 }
 
 void TcpConnection::received(std::size_t bytes) {
@@ -206,7 +268,8 @@ void TcpConnection::write() {
   writing_.swap(queued_);
   // Mostly the socket takes all of it at once. An error comes again below.
   error_code error;
-  const std::size_t taken = socket_.write_some(boost::asio::buffer(writing_), error);
+  const std::size_t taken =
+      tls_ == nullptr ? socket_.write_some(boost::asio::buffer(writing_), error) : 0;
   if (!error && taken == writing_.size()) {
     written();
     if (state_ == State::Lingering) {
@@ -215,19 +278,16 @@ void TcpConnection::write() {
     return;
   }
   writing_now_ = true;
-  boost::asio::async_write(
-      socket_,
-      boost::asio::buffer(writing_) + taken,
-      [self = shared_from_this()](const error_code& failed, std::size_t) {
-        self->writing_now_ = false;
-        self->written();
-        if (failed) {
-          self->lose(Error{ErrorCode::PeerDead,
-                           fmt::format("{} is gone: {}", self->remote_, failed.message())});
-          return;
-        }
-        self->write();
-      });
+  async_write(taken, [self = shared_from_this()](const error_code& failed, std::size_t) {
+    self->writing_now_ = false;
+    self->written();
+    if (failed) {
+      self->lose(Error{ErrorCode::PeerDead,
+                       fmt::format("{} is gone: {}", self->remote_, failed.message())});
+      return;
+    }
+    self->write();
+  });
 }
 
 void TcpConnection::written() {

@@ -1,4 +1,5 @@
-// One TCP connection as a Channel: reads frames, writes queued ones in batches.
+// One TCP connection as a Channel: reads frames, writes queued ones in batches. With TLS the
+// handshake comes first; frames wait for it.
 //
 // Owner: TcpChannel, what its user holds, shares the connection with pending socket operations.
 // Thread: the executor's strand. Failure: channel.h.
@@ -21,7 +22,12 @@ class TcpConnection : public std::enable_shared_from_this<TcpConnection> {
  public:
   using Socket = boost::asio::basic_stream_socket<boost::asio::ip::tcp, AsioExecutor::Strand>;
 
-  TcpConnection(AsioExecutor& executor, Socket socket, const RpcOptions& options);
+  enum class Side : std::uint8_t { Dialled, Accepted };
+
+  TcpConnection(AsioExecutor& executor, Socket socket, Side side, const RpcOptions& options);
+  TcpConnection(const TcpConnection&) = delete;
+  TcpConnection& operator=(const TcpConnection&) = delete;
+  ~TcpConnection();
 
   // Sets the socket's options and reads from the next turn of the executor on.
   void start();
@@ -44,6 +50,14 @@ class TcpConnection : public std::enable_shared_from_this<TcpConnection> {
     Channel::FrameHandler on_frame;
     Channel::ClosedHandler on_closed;
   };
+  // The socket, or TLS over it.
+  struct Tls;
+  template <class Handler>
+  void async_read(Handler handler);
+  template <class Handler>
+  void async_write(std::size_t from, Handler handler);
+
+  void shake_hands();
   void read();
   void received(std::size_t bytes);
   // Fails only for a frame over the limit.
@@ -57,6 +71,8 @@ class TcpConnection : public std::enable_shared_from_this<TcpConnection> {
   AsioExecutor& executor_;
   const std::weak_ptr<const void> executor_alive_;
   Socket socket_;
+  const Side side_;
+  std::unique_ptr<Tls> tls_;  // null: plain TCP
   const std::size_t max_queued_bytes_;
   std::string remote_;
   State state_ = State::Open;

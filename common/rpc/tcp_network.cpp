@@ -101,7 +101,8 @@ class TcpDialing : public std::enable_shared_from_this<TcpDialing> {
     if (!done_) {
       return;
     }
-    auto connection = std::make_shared<TcpConnection>(executor_, std::move(socket_), options_);
+    auto connection = std::make_shared<TcpConnection>(
+        executor_, std::move(socket_), TcpConnection::Side::Dialled, options_);
     connection->start();
     const std::weak_ptr<TcpDialing> weak = weak_from_this();
     exchange_ = HelloExchange::start(std::make_unique<TcpChannel>(std::move(connection)),
@@ -232,7 +233,8 @@ class TcpAccepting : public std::enable_shared_from_this<TcpAccepting> {
       timer_ = executor_.call_after(kAcceptPause, [this] { accept(); });
       return;
     }
-    auto connection = std::make_shared<TcpConnection>(executor_, std::move(socket), options_);
+    auto connection = std::make_shared<TcpConnection>(
+        executor_, std::move(socket), TcpConnection::Side::Accepted, options_);
     connection->start();
     greeter_->add(std::make_unique<TcpChannel>(std::move(connection)));
     accept();
@@ -267,7 +269,7 @@ class TcpListener final : public Listener {
 }  // namespace
 
 TcpNetwork::TcpNetwork(AsioExecutor& executor, const Logger& log, RpcOptions options)
-    : executor_(executor), log_(log), options_(options) {}
+    : executor_(executor), log_(log), options_(std::move(options)) {}
 
 std::unique_ptr<Dial> TcpNetwork::dial(const std::string& address,
                                        wire::Hello hello,
@@ -285,7 +287,8 @@ Result<std::unique_ptr<Listener>> TcpNetwork::listen(const std::string& address,
                                            std::move(on_hello),
                                            std::move(on_accept),
                                            options_.hello_timeout,
-                                           options_.max_handshakes);
+                                           options_.max_handshakes,
+                                           options_.refused);
   auto accepting = std::make_shared<TcpAccepting>(executor_, log_, options_, std::move(greeter));
   BATON_TRY(accepting->open(address));
   accepting->accept();

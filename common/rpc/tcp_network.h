@@ -13,10 +13,15 @@
 #include "common/exec/asio_executor.h"
 #include "common/obs/log.h"
 #include "common/rpc/network.h"
+#include "common/rpc/refused_probe.h"
 
 namespace baton {
 
+class ControlTls;
+
 struct RpcOptions {
+  std::shared_ptr<ControlTls> tls;  // null: plain TCP
+  RefusedProbe refused;
   std::size_t max_queued_bytes = std::size_t{16} << 20;
   std::chrono::milliseconds hello_timeout{5'000};  // accepted socket to whole Hello
   std::size_t max_handshakes = 128;                // accepted sockets without a Hello yet

@@ -25,6 +25,7 @@
 #include "common/config/hosts.h"
 #include "common/exec/asio_executor.h"
 #include "common/obs/admin_server.h"
+#include "common/rpc/control_tls.h"
 #include "common/rpc/tcp_network.h"
 #include "node/host/model_host.h"
 
@@ -227,7 +228,9 @@ Result<std::string> serve(const Arguments& arguments, const NodeProgram& program
   std::optional<ControlThread> copier;
   BATON_ASSIGN(const std::unique_ptr<engine::FileTier> tier,
                make_tier(config, info, model->kv(), control.executor(), copier));
-  TcpNetwork network(control.executor(), log);
+  BATON_ASSIGN(std::shared_ptr<ControlTls> tls, ControlTls::load(config.cluster.tls, log));
+  TcpNetwork network(
+      control.executor(), log, RpcOptions{.tls = std::move(tls), .refused = RefusedProbe(metrics)});
   Grammars grammars(control.executor(),
                     compiling.executor(),
                     masks.executor(),
