@@ -4,6 +4,7 @@
 
 #include <charconv>
 #include <chrono>
+#include <initializer_list>
 #include <iterator>
 #include <optional>
 
@@ -73,8 +74,8 @@ std::string_view methods_of(const std::string& path) {
   if (is_drain_path(path)) {
     return "POST, OPTIONS";
   }
-  for (const std::string_view known :
-       {"/health", "/livez", "/readyz", "/baton/status", kRequestsPath, kModelsPath}) {
+  for (const std::string_view known : std::initializer_list<std::string_view>{
+           "/health", "/livez", "/readyz", "/baton/status", kRequestsPath, kModelsPath}) {
     if (path == known) {
       return "GET, HEAD, OPTIONS";
     }

@@ -305,9 +305,9 @@ Gateway::~Gateway() {
 Result<std::unique_ptr<Gateway>> Gateway::start(const ClusterConfig& config,
                                                 const Logger& log,
                                                 GatewayTuning tuning) {
-  BATON_ASSIGN(std::shared_ptr<ControlTls> tls, ControlTls::load(config.cluster.tls, log));
+  BATON_ASSIGN(std::shared_ptr<ControlTls> control_tls, ControlTls::load(config.cluster.tls, log));
   std::unique_ptr<Gateway> gateway(
-      new Gateway(std::make_unique<Parts>(config, log, tuning, std::move(tls))));
+      new Gateway(std::make_unique<Parts>(config, log, tuning, std::move(control_tls))));
   Parts& parts = *gateway->parts_;
   if (const TracingSection& tracing = config.gateway.tracing; !tracing.endpoint.empty()) {
     auto spans =

@@ -143,8 +143,7 @@ TEST_F(RpcTls, AClientOfAnotherAuthorityIsTurnedAwayAndCounted) {
   EXPECT_EQ(welcome.error().code, ErrorCode::Unauthorized) << welcome.error().message;
   EXPECT_THAT(welcome.error().message, HasSubstr("cluster.tls"));
   EXPECT_TRUE(greeted_.take_all().empty());
-  EXPECT_THAT(metrics_.to_text(),
-              HasSubstr("baton_control_refused_total{why=\"untrusted\"} 1"));
+  EXPECT_THAT(metrics_.to_text(), HasSubstr("baton_control_refused_total{why=\"untrusted\"} 1"));
 }
 
 TEST_F(RpcTls, AServerOfAnotherAuthorityIsNotGreeted) {
@@ -159,16 +158,14 @@ TEST_F(RpcTls, PlainTcpIsTurnedAway) {
   listen(options("ours", "ours"));
   EXPECT_FALSE(dial(options("", "")));
   EXPECT_TRUE(greeted_.take_all().empty());
-  EXPECT_THAT(metrics_.to_text(),
-              HasSubstr("baton_control_refused_total{why=\"untrusted\"} 1"));
+  EXPECT_THAT(metrics_.to_text(), HasSubstr("baton_control_refused_total{why=\"untrusted\"} 1"));
 }
 
 TEST_F(RpcTls, TlsAtAPlainServerSaysWhatIsMissing) {
   listen(options("", ""));
   const auto welcome = dial(options("ours", "ours"));
   ASSERT_FALSE(welcome);
-  EXPECT_THAT(metrics_.to_text(),
-              HasSubstr("baton_control_refused_total{why=\"malformed\"} 1"));
+  EXPECT_THAT(metrics_.to_text(), HasSubstr("baton_control_refused_total{why=\"malformed\"} 1"));
 }
 
 TEST_F(RpcTls, NewCertificatesAreTakenForTheNextConnection) {
