@@ -120,7 +120,7 @@ void print_table(const json::value& status) {
   }
   print_pools(*object);
   fmt::print("\n");
-  print_rows(rows_of(nodes->as_array()));
+  print_columns(rows_of(nodes->as_array()));
   print_faults(*object);
 }
 

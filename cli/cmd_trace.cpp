@@ -85,7 +85,7 @@ void print_list(const json::object& answer) {
                     cell(*request, "failovers"),
                     cell(*request, "how")});
   }
-  print_rows(rows);
+  print_columns(rows);
 }
 
 // From `from` to `to` of `total`; at least one mark.
@@ -131,7 +131,7 @@ void print_request(const json::object& request) {
                     milliseconds(to - from),
                     bar(from, to, total)});
   }
-  print_rows(rows);
+  print_columns(rows);
 }
 
 // Of an id as clients see it: letters, digits, '-' and '_' need no escape in a path.

@@ -22,7 +22,7 @@ double number(const boost::json::object& fields, const char* key) {
   return value != nullptr && value->is_number() ? value->to_number<double>() : 0;
 }
 
-void print_rows(const std::vector<Row>& rows) {
+void print_columns(const std::vector<Row>& rows) {
   std::vector<std::size_t> widths(rows.front().size(), 0);
   for (const Row& row : rows) {
     for (std::size_t i = 0; i < row.size(); ++i) {

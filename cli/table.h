@@ -14,6 +14,6 @@ using Row = std::vector<std::string>;
 std::string cell(const boost::json::object& fields, const char* key);
 double number(const boost::json::object& fields, const char* key);
 // Each column as wide as its widest cell. REQUIRES: a first row, none longer than it.
-void print_rows(const std::vector<Row>& rows);
+void print_columns(const std::vector<Row>& rows);
 
 }  // namespace baton::cli
