@@ -6,7 +6,7 @@ from harness import Cluster, wait_for, words
 from test_drain import drain
 
 PROMPTS = [words(20 + 15 * i, seed=70 + i) for i in range(4)]
-NEW = ["--set", "model.partial_sums=2"]  # another order of sums: pairs of old and new would not agree
+NEW = ["--set", "model.partial_sums=4"]  # another order of sums: pairs of old and new would not agree
 
 
 def answer(cluster, prompt):
@@ -47,7 +47,7 @@ def test_old_and_new_nodes_serve_side_by_side(tmp_path):
                 assert cluster[name].stop() == 0
                 cluster[name].command += NEW
                 cluster[name].start()
-                wait_for(name, lambda: cluster.nodes().get(name, {}).get("state") == "alive", 120)
+                wait_for(name, lambda: cluster.nodes().get(name, {}).get("state") == "alive", 60)
                 seen = len(clients.answers)
                 wait_for("answers meanwhile", lambda: len(clients.answers) > seen or clients.errors)
         finally:
