@@ -14,6 +14,7 @@
 
 #include "bench/engine_turn.h"
 #include "bench/peer.h"
+#include "bench/spread.h"
 #include "bench/stopwatch.h"
 
 namespace baton::bench {
@@ -31,15 +32,6 @@ constexpr double kPromptRate = 900;
 constexpr double kPeerStepSeconds = 0.02;
 constexpr double kStepSeconds = 0.008;
 constexpr double kLoadSeconds = 1.0;
-
-double median(std::vector<double> values) {
-  if (values.empty()) {
-    return 0;
-  }
-  std::sort(values.begin(), values.end());
-  const std::size_t half = values.size() / 2;
-  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
-}
 
 std::string minutes(double seconds) {
   const auto whole = static_cast<unsigned>(std::lround(seconds));

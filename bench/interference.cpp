@@ -15,6 +15,7 @@
 #include "bench/measured_cluster.h"
 #include "bench/peer.h"
 #include "bench/serve/load.h"
+#include "bench/spread.h"
 #include "bench/stream_client.h"
 #include "bench/thread_times.h"
 #include "cli/cluster/free_port.h"
@@ -198,15 +199,8 @@ Gaps gaps_of(const std::vector<StreamAnswer>& streams, const std::vector<std::si
       position += tokens_in(events[k]);
     }
   }
-  Gaps out;
-  out.count = ms.size();
-  if (!ms.empty()) {
-    std::sort(ms.begin(), ms.end());
-    out.p50 = ms[ms.size() / 2];
-    out.p99 = ms[std::min(ms.size() - 1, ms.size() * 99 / 100)];
-    out.worst = ms.back();
-  }
-  return out;
+  const Spread spread = spread_of(std::move(ms));
+  return {.count = spread.count, .p50 = spread.p50, .p99 = spread.p99, .worst = spread.max};
 }
 
 class Interference {
@@ -360,10 +354,6 @@ class Interference {
   std::vector<InterferenceRow> rows_;
 };
 
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values.empty() ? 0 : values[values.size() / 2];
-}
 double worst(const std::vector<double>& values) {
   return values.empty() ? 0 : *std::max_element(values.begin(), values.end());
 }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <utility>
 #include <vector>
 
 namespace baton::bench {
@@ -17,7 +18,11 @@ struct Spread {
   double p99 = 0;
   double max = 0;
 };
-// A percentile is the smallest value that so large a part is not above.
 Spread spread_of(std::vector<double> values);
+// The smallest value that `part` of them are not above, 0.5 for the median.
+double quantile(std::vector<double> values, double part);
+inline double median(std::vector<double> values) {
+  return quantile(std::move(values), 0.5);
+}
 
 }  // namespace baton::bench

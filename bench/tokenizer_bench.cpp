@@ -13,6 +13,7 @@
 #include <memory>
 #include <utility>
 
+#include "bench/spread.h"
 #include "cli/process/child_process.h"
 #include "engine/model/model_file.h"
 #include "engine/tokenizer/tokenizer.h"
@@ -157,11 +158,6 @@ struct Peer {
     return passes;
   }
 };
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
 
 template <class Work>
 double seconds_of(Work work) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "bench/raw_ucx.h"
+#include "bench/spread.h"
 #include "bench/transfer_pair.h"
 #include "bench/transfer_process.h"
 #include "common/config/cluster_config.h"
@@ -27,14 +28,6 @@ using Clock = std::chrono::steady_clock;
 
 double ms_since(Clock::time_point begin) {
   return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
-}
-
-double quantile(std::vector<double> values, double share) {
-  std::sort(values.begin(), values.end());
-  return values[static_cast<std::size_t>(share * static_cast<double>(values.size() - 1) + 0.5)];
-}
-double median(std::vector<double> values) {
-  return quantile(std::move(values), 0.5);
 }
 
 // One prompt, computed once.

@@ -8,8 +8,9 @@
 #include <sched.h>
 #include <sys/resource.h>
 
-#include <algorithm>
 #include <vector>
+
+#include "bench/spread.h"
 
 namespace baton::bench {
 
@@ -25,22 +26,14 @@ class Turns {
     cpu_seconds_.push_back(turn.cpu_seconds);
   }
   bool empty() const { return seconds_.empty(); }
-  double seconds() const { return quantile(seconds_, 0.5); }
-  double cpu_seconds() const { return quantile(cpu_seconds_, 0.5); }
+  double seconds() const { return median(seconds_); }
+  double cpu_seconds() const { return median(cpu_seconds_); }
   // From the first to the third quartile, as a share of the median.
   double spread() const {
     return empty() ? 0 : (quantile(seconds_, 0.75) - quantile(seconds_, 0.25)) / seconds();
   }
 
  private:
-  static double quantile(std::vector<double> values, double share) {
-    if (values.empty()) {
-      return 0;
-    }
-    std::sort(values.begin(), values.end());
-    return values[static_cast<std::size_t>(share * static_cast<double>(values.size() - 1) + 0.5)];
-  }
-
   std::vector<double> seconds_;
   std::vector<double> cpu_seconds_;
 };
