@@ -18,18 +18,27 @@ constexpr int few_vectors(int queries) {
   return 2 * queries <= Isa::kQueries ? 2 : 1;
 }
 
-// Where the vectors of 16 that follow `at` are fetched a block ahead; behind the last block, again
-// what is at hand.
-[[maybe_unused]] static inline std::size_t a_block_later(const AttentionJob& job,
-                                                         std::size_t position) {
+// Fetches the scales of the granules a block later: the keys' are read there, the values' by and
+// by.
+template <class Isa, class T>
+[[gnu::always_inline]] inline void fetch_scales(const AttentionJob& job,
+                                                std::size_t position,
+                                                std::size_t granules) {
   const std::size_t later = position + job.block_tokens;
-  return later < job.end_position ? later : position;
+  if (later < job.end_position) {
+    const Granule<T> at = granule<T, true>(job, later);
+    for (std::size_t i = 0; i < granules; ++i) {
+      Isa::prefetch_far(at.key_scales + i * kLanes);
+      Isa::prefetch_far(at.value_scales + i * kLanes);
+    }
+  }
 }
 
 // Scores of kVectors granules of one block, from chunk position `at` on.
 template <class Isa, KvCode kCode, int kQueries, int kVectors>
 [[gnu::always_inline]] inline void score_granules(const AttentionJob& job,
                                                   std::size_t base,
+                                                  Span granules,
                                                   std::size_t at,
                                                   const std::int32_t* queries,
                                                   const float* query_scales,
@@ -39,7 +48,9 @@ template <class Isa, KvCode kCode, int kQueries, int kVectors>
   using T = typename Element::T;
   using I = typename Isa::I;
   const Granule<T> from = granule<T, true>(job, base + at);
-  const std::byte* ahead = share<T, true>(job, Half::Keys, a_block_later(job, base + at));
+  const Later later = a_block_later(job, Half::Keys, base, granules.low, granules.high, at);
+  const std::byte* ahead = share<T, true>(job, later.half, later.position);
+  fetch_scales<Isa, T>(job, base + at, kVectors);
   const T* keys = from.keys;
   I sums[kQueries][kVectors];
 #pragma GCC unroll 6
@@ -92,14 +103,38 @@ template <class Isa, KvCode kCode, int kQueries>
     const std::size_t left = job.block_tokens - (base + at) % job.block_tokens;
     if (kVectors == 2 && left > kLanes && at + kLanes < granules.high) {
       score_granules<Isa, kCode, kQueries, kVectors>(
-          job, base, at, queries, query_scales, key_scales, scores);
+          job, base, granules, at, queries, query_scales, key_scales, scores);
       at += kVectors * kLanes;
     } else {
       score_granules<Isa, kCode, kQueries, 1>(
-          job, base, at, queries, query_scales, key_scales, scores);
+          job, base, granules, at, queries, query_scales, key_scales, scores);
       at += kLanes;
     }
   }
+}
+
+// What is fetched while the values of two positions are multiplied: of two rows a line each `step`.
+struct AheadOfValues {
+  const std::byte* at;
+  std::size_t step;
+};
+// The same dimensions a block later; behind the last block those that come next (`next_dim`), or,
+// after all of them, the next chunk's keys.
+template <class T>
+[[gnu::always_inline]] inline AheadOfValues ahead_of_values(const AttentionJob& job,
+                                                            std::size_t base,
+                                                            Span granules,
+                                                            std::size_t at,
+                                                            std::size_t dim,
+                                                            std::size_t next_dim) {
+  const bool once_more = at + job.block_tokens >= granules.high && next_dim < job.head_dim;
+  const Later later = a_block_later(
+      job, once_more ? Half::Keys : Half::Values, base, granules.low, granules.high, at);
+  if (later.half == Half::Keys && !once_more) {
+    return {share<T, true>(job, Half::Keys, later.position), 64};
+  }
+  const std::byte* rows = share<T, true>(job, Half::Values, later.position);
+  return {rows + (once_more ? next_dim : dim) * sizeof(T), job.head_dim * sizeof(T)};
 }
 
 // Weighted values of kVectors * 16 dimensions from `dim` on, over all granules.
@@ -108,12 +143,14 @@ template <class Isa, KvCode kCode, int kQueries, int kVectors>
                                               std::size_t base,
                                               Span granules,
                                               std::size_t dim,
+                                              std::size_t next_dim,
                                               const std::int16_t* weights,
                                               const float* scales,
                                               float* partials) {
   using Element = KvElement<Isa, kCode>;
   using T = typename Element::T;
   using I = typename Isa::I;
+  const std::size_t row = job.head_dim * sizeof(T);
   I sums[kQueries][kVectors];
 #pragma GCC unroll 6
   for (int i = 0; i < kQueries; ++i) {
@@ -124,13 +161,14 @@ template <class Isa, KvCode kCode, int kQueries, int kVectors>
   }
   for (std::size_t at = granules.low; at < granules.high; at += kLanes) {
     const T* values = granule<T, true>(job, base + at).values + dim;
-    const T* ahead = granule<T, true>(job, a_block_later(job, base + at)).values + dim;
+    AheadOfValues ahead = ahead_of_values<T>(job, base, granules, at, dim, next_dim);
     const auto* pairs = reinterpret_cast<const std::int32_t*>(weights + at);
     for (std::size_t t = 0; t < kLanes; t += 2) {
       I x[kVectors];
-      Isa::prefetch_far(ahead);
-      Isa::prefetch_far(ahead + job.head_dim);
-      ahead += 2 * job.head_dim;
+      for (std::size_t i = 0; i < 2 * row; i += ahead.step) {
+        Isa::prefetch_far(ahead.at + i);
+      }
+      ahead.at += 2 * row;
 #pragma GCC unroll 2
       for (int v = 0; v < kVectors; ++v) {
         x[v] = Element::loose_pairs(values + v * kLanes, values + job.head_dim + v * kLanes);
@@ -168,12 +206,16 @@ template <class Isa, KvCode kCode, int kQueries>
                                   float* partials) {
   constexpr int kVectors = few_vectors<Isa>(kQueries);
   const std::size_t base = chunk * kAttentionChunk;
+  const auto weigh = [&]<int kWide>(std::size_t dim) __attribute__((always_inline)) {
+    weigh_dims<Isa, kCode, kQueries, kWide>(
+        job, base, granules, dim, dim + kWide * kLanes, weights, scales, partials);
+  };
   std::size_t dim = 0;
   for (; dim + kVectors * kLanes <= job.head_dim; dim += kVectors * kLanes) {
-    weigh_dims<Isa, kCode, kQueries, kVectors>(job, base, granules, dim, weights, scales, partials);
+    weigh.template operator()<kVectors>(dim);
   }
   if (dim < job.head_dim) {
-    weigh_dims<Isa, kCode, kQueries, 1>(job, base, granules, dim, weights, scales, partials);
+    weigh.template operator()<1>(dim);
   }
 }
 

@@ -345,6 +345,26 @@ struct Strip {
   std::size_t end;
 };
 
+// What is read a block after chunk position `at`, in a chunk's order: the keys of [low, high), the
+// values, the next chunk's keys; at the end, again what is at hand.
+struct Later {
+  Half half;
+  std::size_t position;
+};
+[[maybe_unused]] static inline Later a_block_later(const AttentionJob& job,
+                                                   Half half,
+                                                   std::size_t base,
+                                                   std::size_t low,
+                                                   std::size_t high,
+                                                   std::size_t at) {
+  const std::size_t later = at + job.block_tokens;
+  Later out{later < high ? half : Half::Keys, base + later};
+  if (later >= high && half == Half::Keys) {
+    out = {Half::Values, base + low + at % job.block_tokens};
+  }
+  return out.position < job.end_position ? out : Later{half, base + at};
+}
+
 // One strip's keys or values, to the beginning of their place; scales to their places in the chunk.
 template <class Isa, KvCode kCode>
 void stage_strip_of(
@@ -355,20 +375,8 @@ void stage_strip_of(
   const std::size_t step = strip_positions(job.head_dim) / 2 * kLanes;
   for (std::size_t at = strip.first; at < strip.end; at += kLanes) {
     const Granule<T> from = granule<T, kScales>(job, base + at);
-    // After the last block of keys the values begin; after those, the next chunk's keys.
-    const std::size_t later = at + job.block_tokens;
-    Half next_half = half;
-    std::size_t next = base + later;
-    if (later >= strip.high && half == Half::Keys) {
-      next_half = Half::Values;
-      next = base + strip.low + at % job.block_tokens;
-    } else if (later >= strip.high) {
-      next_half = Half::Keys;
-    }
-    if (next >= job.end_position) {
-      next = base + at;
-    }
-    const std::byte* ahead = share<T, kScales>(job, next_half, next);
+    const Later later = a_block_later(job, half, base, strip.low, strip.high, at);
+    const std::byte* ahead = share<T, kScales>(job, later.half, later.position);
     if (half == Half::Keys) {
       stage_keys<Isa, kCode>(from,
                              job.block_tokens,

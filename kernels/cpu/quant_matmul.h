@@ -305,6 +305,9 @@ template <class Isa, class Codec, int kRows, bool kPrefetch>
     }
     join_record<Isa, Codec, kRows, kPrefetch>(header, record, a, 0, sums[0]);
     if constexpr (kTurns == 2) {
+      // The second turn spreads the activations once more: the compiler would keep all 32 vectors
+      // of the first on the stack, a store and a load for each.
+      __asm__ volatile("" ::: "memory");
       join_record<Isa, Codec, kRows, false>(header, record, a, kAtOnce, sums[1]);
     }
     record += kLayout.record_bytes;
@@ -486,7 +489,7 @@ constexpr std::size_t expand_from(DType type) {
       return Isa::kNarrowSums ? 4 : 10;
     case DType::Q4_0:
     case DType::Q4_1:
-      return Isa::kNarrowSums ? 4 : 0;
+      return Isa::kNarrowSums ? 12 : 0;
     case DType::Q8_0:
       return Isa::kNarrowSums ? 4 : 0;
     default:
