@@ -10,18 +10,15 @@
 #include <optional>
 #include <utility>
 
-#include "common/base/cores.h"
-#include "common/base/host_port.h"
 #include "common/config/cluster_config.h"
 #include "common/config/config_checks.h"
 #include "common/config/schema.h"
+#include "common/config/text_rules.h"
 #include "common/config/yaml_tree.h"
 
 namespace baton {
 namespace {
 
-constexpr std::size_t kMaxText = 4096;
-constexpr std::size_t kMaxName = 64;
 constexpr std::size_t kMaxList = 1024;
 constexpr std::size_t kMaxErrors = 20;
 
@@ -64,24 +61,6 @@ std::string suggestion(const std::string& wrong, const std::vector<std::string>&
     }
   }
   return fmt::format("; it may hold {}", fmt::join(valid, ", "));
-}
-
-bool is_name(const std::string& text) {
-  return !text.empty() && text.size() <= kMaxName &&
-         std::all_of(text.begin(), text.end(), [](char c) {
-           return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-                  c == '-' || c == '_' || c == '.';
-         });
-}
-
-bool is_origin(const std::string& text) {
-  const auto scheme = text.find("://");
-  return text == "*" || (scheme != std::string::npos && scheme > 0 && scheme + 3 < text.size() &&
-                         text.find_first_of("/ \r\n,*", scheme + 3) == std::string::npos);
-}
-
-bool is_sha256(const std::string& text) {
-  return text.size() == 64 && text.find_first_not_of("0123456789abcdef") == std::string::npos;
 }
 
 class Loader final : public ConfigVisitor {
@@ -147,7 +126,7 @@ class Loader final : public ConfigVisitor {
       const auto index = fmt::format("{}.{}", name, i);
       auto& item = value.emplace_back();
       if (scalar(index, node->items[i], "an address", item)) {
-        check_address(node->items[i].where, path_of(index), item);
+        check_text(node->items[i].where, path_of(index), text_rules::kAddress, item);
       }
     }
     if (value.empty()) {
@@ -353,81 +332,12 @@ class Loader final : public ConfigVisitor {
     return static_cast<std::uint32_t>(value);
   }
 
-  void check_address(const std::string& where, const std::string& path, const std::string& text) {
-    if (const auto parsed = HostPort::parse(text); !parsed) {
-      problem(where, fmt::format("{}: {}", path, parsed.error().message));
-    }
-  }
-
   void check_text(const std::string& where,
                   const std::string& path,
                   const TextRule& rule,
                   const std::string& value) {
-    if (value.empty()) {
-      if (rule.required) {
-        problem(where, fmt::format("{}: is required", path));
-      }
-      return;
-    }
-    if (value.size() > kMaxText) {
-      return problem(where, fmt::format("{}: is longer than {} bytes", path, kMaxText));
-    }
-    switch (rule.form) {
-      case TextRule::Form::Any:
-        return;
-      case TextRule::Form::Name:
-        if (!is_name(value)) {
-          problem(where,
-                  fmt::format("{}: '{}' is no name: 1 to {} letters, digits, '-', '_' or '.'",
-                              path,
-                              value.substr(0, kMaxName),
-                              kMaxName));
-        }
-        return;
-      case TextRule::Form::Address:
-        return check_address(where, path, value);
-      case TextRule::Form::Cores:
-        if (const auto cores = parse_cores(value); !cores) {
-          problem(where, fmt::format("{}: {}", path, cores.error().message));
-        }
-        return;
-      case TextRule::Form::Choice:
-        if (std::find(rule.choices.begin(), rule.choices.end(), value) == rule.choices.end()) {
-          problem(where,
-                  fmt::format("{}: must be one of {}; got '{}'",
-                              path,
-                              fmt::join(rule.choices, ", "),
-                              value.substr(0, kMaxName)));
-        }
-        return;
-      case TextRule::Form::Origin:
-        if (!is_origin(value)) {
-          problem(where,
-                  fmt::format("{}: '{}' is no origin: a scheme and a host as in "
-                              "https://chat.example, without a path, or \"*\"",
-                              path,
-                              value.substr(0, kMaxName)));
-        }
-        return;
-      case TextRule::Form::Ratio:
-        if (value != "auto" && !parse_ratio(value)) {
-          problem(
-              where,
-              fmt::format("{}: must be auto, or prefill nodes to decode nodes as in 1:2, each 1 "
-                          "to 1000; got '{}'",
-                          path,
-                          value.substr(0, kMaxName)));
-        }
-        return;
-      case TextRule::Form::Sha256:
-        // The value is not shown: it may be the key itself by mistake.
-        if (!is_sha256(value)) {
-          problem(where,
-                  fmt::format("{}: must be 64 hexadecimal digits in lower case, the SHA-256 of the "
-                              "key and never the key; `baton key new` prints one",
-                              path));
-        }
-        return;
+    if (const auto fault = fault_of(value, rule)) {
+      problem(where, fmt::format("{}: {}", path, *fault));
     }
   }
 
