@@ -36,7 +36,7 @@ struct RowTiles {
   return i * (tiles.rows / tiles.count) + (i < longer ? i : longer);
 }
 [[maybe_unused]] static inline std::size_t tile_size(const RowTiles& tiles, std::size_t i) {
-  return tile_first(tiles, i + 1) - tile_first(tiles, i);
+  return tiles.rows / tiles.count + (i < tiles.rows % tiles.count ? 1 : 0);
 }
 
 // Quantised activations: tile after tile; in a tile of R rows one record a 32-element block:

@@ -359,7 +359,8 @@ void quant_panel(const MatmulJob& job,
                  bool prefetch,
                  const std::uint8_t* ahead) {
   const std::size_t blocks = job.cols / kQuantBlock;
-  const std::size_t first_row = tile_first(job.tiles, first_tile);
+  const RowTiles tiles = job.tiles;  // a copy: its divisions are done once
+  const std::size_t first_row = tile_first(tiles, first_tile);
   constexpr std::size_t kWords = activation_words(Codec::kSteps);
   constexpr std::size_t kGroups = Codec::template tile_groups<Isa>();
   const std::size_t steps = (end_tile - first_tile) * (2 / kGroups) * blocks;
@@ -370,11 +371,10 @@ void quant_panel(const MatmulJob& job,
     if (column >= job.rows) {
       break;
     }
+    const std::uint32_t* a = activations;
+    float* y = job.y + first_row * job.y_stride + column;
     for (std::size_t tile = first_tile; tile < end_tile; ++tile) {
-      const std::size_t first = tile_first(job.tiles, tile);
-      const std::size_t rows = tile_size(job.tiles, tile);
-      const std::uint32_t* a = activations + (first - first_row) * blocks * kWords;
-      float* y = job.y + first * job.y_stride + column;
+      const std::size_t rows = tile_size(tiles, tile);
       if (prefetch && tile == first_tile) {
         dispatch_quant_tile<Isa, Codec, true>(
             rows, bytes, blocks, a, fetch, y, job.y_stride, job.rows - column, job.accumulate);
@@ -383,6 +383,8 @@ void quant_panel(const MatmulJob& job,
             rows, bytes, blocks, a, fetch, y, job.y_stride, job.rows - column, job.accumulate);
       }
       fetch.at = fetch.at < fetch.end ? fetch.at + a_block * blocks : fetch.end;
+      a += rows * blocks * kWords;
+      y += rows * job.y_stride;
     }
     bytes += blocks * Codec::kLayout.record_bytes;  // expanded: where the other group begins
   }
