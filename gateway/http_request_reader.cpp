@@ -64,28 +64,46 @@ HttpRequest request_line(const http::request<HttpBody>& message) {
 HttpRequestReader::Step HttpRequestReader::read(std::string_view& bytes) {
   if (!parser_) {
     parser_.emplace();
-    parser_->eager(true);
     parser_->header_limit(static_cast<std::uint32_t>(limits_.head_bytes));
     parser_->body_limit(limits_.body_bytes);
-    has_head_ = false;
+    head_bytes_ = 0;
+    has_told_head_ = false;
   }
-  while (!bytes.empty()) {
-    const std::size_t used = parser_->put(boost::asio::buffer(bytes), error_);
-    bytes.remove_prefix(used);
+  // The head by itself: Beast bounds one that comes in parts, and none that comes whole.
+  while (!parser_->is_header_done()) {
+    if (bytes.empty()) {
+      return Step::More;
+    }
+    const std::size_t used = put(bytes);
+    head_bytes_ += used;
+    if (error_ && (error_ != http::error::need_more || used == 0)) {
+      return error_ == http::error::need_more ? Step::More : Step::Fault;
+    }
+  }
+  if (head_bytes_ > limits_.head_bytes) {
+    error_ = http::error::header_limit;
+    return Step::Fault;
+  }
+  parser_->eager(true);
+  while (!parser_->is_done() && !bytes.empty()) {
+    const std::size_t used = put(bytes);
     if (error_ && error_ != http::error::need_more) {
       return Step::Fault;
-    }
-    if (parser_->is_done()) {
-      return Step::Whole;
-    }
-    if (parser_->is_header_done() && !std::exchange(has_head_, true)) {
-      return Step::Head;
     }
     if (error_ && used == 0) {
       break;
     }
   }
-  return Step::More;
+  if (parser_->is_done()) {
+    return Step::Whole;
+  }
+  return std::exchange(has_told_head_, true) ? Step::More : Step::Head;
+}
+
+std::size_t HttpRequestReader::put(std::string_view& bytes) {
+  const std::size_t used = parser_->put(boost::asio::buffer(bytes), error_);
+  bytes.remove_prefix(used);
+  return used;
 }
 
 HttpRequest HttpRequestReader::head() const {

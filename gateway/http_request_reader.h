@@ -65,9 +65,13 @@ class HttpRequestReader {
  private:
   using Parser = boost::beast::http::request_parser<HttpBody>;
 
+  // Gives the parser some more; the bytes it used, which are taken off.
+  std::size_t put(std::string_view& bytes);
+
   const Limits limits_;
   std::optional<Parser> parser_;  // of the request being read
-  bool has_head_ = false;         // which has been told
+  std::size_t head_bytes_ = 0;
+  bool has_told_head_ = false;
   boost::system::error_code error_;
 };
 
