@@ -1,12 +1,9 @@
 #include "gateway/http_connection.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/error.hpp>
 #include <boost/asio/write.hpp>
-#include <boost/beast/http/error.hpp>
 
 #include "gateway/http_reply.h"
 
@@ -14,77 +11,18 @@ namespace baton::gateway {
 namespace {
 
 namespace asio = boost::asio;
-namespace http = boost::beast::http;
 
 constexpr int kReadsOfTurn = 4;                      // then others have theirs
 constexpr std::size_t kKeepBufferBytes = 32 * 1024;  // larger buffers are freed when idle
 constexpr std::size_t kWriteNowBytes = 64 * 1024;    // more does not wait for the turn's end
 constexpr std::size_t kLingerBytes = std::size_t{256} << 20;
 
-int hex_value(char c) {
-  return c >= '0' && c <= '9'   ? c - '0'
-         : c >= 'a' && c <= 'f' ? c - 'a' + 10
-         : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                : -1;
-}
-
-// Percent-decoding; a broken escape stays as it is.
-std::string decode_path(std::string_view raw) {
-  std::string out;
-  for (std::size_t i = 0; i < raw.size(); ++i) {
-    if (raw[i] == '%' && i + 2 < raw.size() && hex_value(raw[i + 1]) >= 0 &&
-        hex_value(raw[i + 2]) >= 0) {
-      out += static_cast<char>(hex_value(raw[i + 1]) * 16 + hex_value(raw[i + 2]));
-      i += 2;
-    } else {
-      out += raw[i];
-    }
-  }
-  return out;
-}
-
-// "http://host/path?query" is legal too in a request line.
-std::string_view strip_authority(std::string_view target) {
-  const std::size_t scheme = target.find("://");
-  if (!target.starts_with('/') && scheme != std::string_view::npos) {
-    const std::size_t slash = target.find('/', scheme + 3);
-    return slash == std::string_view::npos ? "/" : target.substr(slash);
-  }
-  return target;
-}
-
-// Method, path and query.
-HttpRequest request_line(const http::request<HttpBody>& message) {
-  HttpRequest request;
-  request.method = std::string(message.method_string());
-  const boost::beast::string_view raw = message.target();
-  const std::string_view target = strip_authority({raw.data(), raw.size()});
-  const std::size_t question = target.find('?');
-  request.path = decode_path(target.substr(0, question));
-  if (question != std::string_view::npos) {
-    request.query = target.substr(question + 1);
-  }
-  return request;
-}
-
-HttpRequest take_request(http::request<HttpBody>&& message) {
-  HttpRequest request = request_line(message);
-  for (const auto& field : message) {
-    std::string name(field.name_string());
-    std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) {
-      return static_cast<char>(c >= 'A' && c <= 'Z' ? c + 32 : c);
-    });
-    request.headers.emplace_back(std::move(name), std::string(field.value()));
-  }
-  request.body = std::move(message.body());
-  request.received = std::chrono::steady_clock::now();
-  return request;
-}
-
 }  // namespace
 
 HttpConnection::HttpConnection(HttpThread& thread, asio::ip::tcp::socket socket)
-    : thread_(thread), socket_(std::move(socket), thread.options.certificates.get()) {
+    : thread_(thread),
+      socket_(std::move(socket), thread.options.certificates.get()),
+      reader_({thread.options.max_header_bytes, thread.options.max_body_bytes}) {
   thread_.stats.open.fetch_add(1, std::memory_order_relaxed);
 }
 
@@ -209,102 +147,60 @@ std::size_t HttpConnection::parse(std::string_view bytes) {
     if (state_ == State::Idle) {
       state_ = State::Head;
       deadline_ = std::chrono::steady_clock::now() + thread_.options.header_timeout;
-      parser_.emplace();
-      parser_->eager(true);
-      parser_->header_limit(static_cast<std::uint32_t>(thread_.options.max_header_bytes));
-      parser_->body_limit(thread_.options.max_body_bytes);
     }
-    boost::system::error_code error;
-    const std::size_t used = parser_->put(asio::buffer(bytes), error);
-    bytes.remove_prefix(used);
-    if (state_ == State::Head && parser_->is_header_done() &&
-        (!error || error == http::error::need_more)) {
-      on_head();
-      if (state_ != State::Body) {
+    switch (reader_.read(bytes)) {
+      case HttpRequestReader::Step::More:
+        return all - bytes.size();
+      case HttpRequestReader::Step::Head:
+        on_head();
         break;
-      }
-    }
-    if (error == http::error::need_more) {
-      if (used == 0) {
+      case HttpRequestReader::Step::Whole:
+        on_request();
         break;
-      }
-      continue;
-    }
-    if (error) {
-      refuse_input(error);
-      break;
-    }
-    if (parser_->is_done()) {
-      on_request();
+      case HttpRequestReader::Step::Fault:
+        on_fault();
+        break;
     }
   }
   return all - bytes.size();
 }
 
-void HttpConnection::refuse_input(boost::system::error_code error) {
-  const auto too_large =
-      [&](int status, const char* code, std::string_view part, std::uint64_t limit) {
-        thread_.stats.too_large.fetch_add(1, std::memory_order_relaxed);
-        ApiError api = bad_request(
-            code, "", fmt::format("The request {} is larger than {} bytes.", part, limit));
-        api.status = status;
-        refuse(api);
-      };
-  if (error == http::error::header_limit) {
-    return too_large(431, "headers_too_large", "head", thread_.options.max_header_bytes);
-  }
-  if (error == http::error::body_limit) {
-    return too_large(413, "request_too_large", "body", thread_.options.max_body_bytes);
-  }
-  thread_.stats.malformed.fetch_add(1, std::memory_order_relaxed);
-  refuse(bad_request(
-      "malformed_http", "", fmt::format("Malformed HTTP request: {}.", error.message())));
-}
-
 void HttpConnection::on_head() {
   state_ = State::Body;
   deadline_ = std::chrono::steady_clock::now() + thread_.options.body_timeout;
-  if (parser_->is_done()) {
-    return;
-  }
-  const auto& message = parser_->get();
   if (thread_.options.check_head) {
-    HttpRequest head = request_line(message);
-    head.headers.emplace_back("authorization", std::string(message[http::field::authorization]));
-    if (const auto error = thread_.options.check_head(head)) {
+    if (const auto error = thread_.options.check_head(reader_.head())) {
       return refuse(*error);
     }
   }
-  if (message.version() >= 11 &&
-      boost::beast::iequals(message[http::field::expect], "100-continue")) {
+  if (reader_.expects_continue()) {
     send({"HTTP/1.1 100 Continue\r\n\r\n"});
   }
 }
 
 void HttpConnection::on_request() {
-  const bool keep_alive = parser_->keep_alive();
-  const bool chunked = parser_->get().version() >= 11;
-  HttpRequest request = take_request(parser_->release());
-  parser_.reset();
+  HttpRequestReader::Request request = reader_.take();
   state_ = State::Reply;
-  reply_ = std::make_shared<HttpReply>(shared_from_this(), std::move(request), keep_alive, chunked);
+  reply_ = std::make_shared<HttpReply>(
+      shared_from_this(), std::move(request.message), request.keep_alive, request.is_http11);
   thread_.handler(reply_);
+}
+
+void HttpConnection::on_fault() {
+  const HttpRequestReader::Fault fault = reader_.fault();
+  auto& count = fault.is_too_large ? thread_.stats.too_large : thread_.stats.malformed;
+  count.fetch_add(1, std::memory_order_relaxed);
+  refuse(fault.error);
 }
 
 void HttpConnection::refuse(const ApiError& error) {
   const std::string body = error_body(error);
   const HttpHeaders headers{{"content-type", "application/json"},
                             {"content-length", std::to_string(body.size())}};
-  std::string origin;
-  if (parser_) {
-    const auto field = parser_->get()[http::field::origin];
-    origin.assign(field.data(), field.size());
-  }
-  parser_.reset();
+  const std::string_view cors = thread_.cors.lines_for(reader_.origin());
+  reader_.reset();
   state_ = State::Reply;
-  send({http_head(error.status, headers, thread_.cors.lines_for(origin), false, true),
-        "\r\n",
-        body});
+  send({http_head(error.status, headers, cors, false, true), "\r\n", body});
   reply_finished(false);
 }
 

@@ -8,18 +8,16 @@
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
-#include <boost/beast/http/parser.hpp>
 #include <functional>
 #include <initializer_list>
 #include <memory>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "gateway/api_error.h"
 #include "gateway/cors.h"
-#include "gateway/http_body.h"
+#include "gateway/http_request_reader.h"
 #include "gateway/http_server.h"
 #include "gateway/http_socket.h"
 
@@ -87,7 +85,6 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
  private:
   friend class HttpReply;
   friend struct HttpThread;
-  using Parser = boost::beast::http::request_parser<HttpBody>;
   enum class State : std::uint8_t { Handshake, Idle, Head, Body, Reply, Linger };
 
   void shake_hands();
@@ -96,13 +93,13 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   void on_readable(boost::system::error_code error);
   void on_input_end(boost::system::error_code error);
   void take(std::string_view bytes);
-  // Feeds the parser until a request is whole or more bytes are needed; the bytes it used.
+  // Until a request is whole or more bytes are needed; the bytes it used.
   std::size_t parse(std::string_view bytes);
   void keep(std::string_view bytes);  // until more have come, or its turn has
   void parse_kept();
-  void refuse_input(boost::system::error_code error);
   void on_head();
   void on_request();
+  void on_fault();
   void refuse(const ApiError& error);
 
   // Queues bytes; they are written at the end of this turn.
@@ -122,6 +119,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
 
   HttpThread& thread_;
   HttpSocket socket_;
+  HttpRequestReader reader_;
   State state_ = State::Idle;
   bool closed_ = false;
   bool reading_ = false;
@@ -134,7 +132,6 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   Duration silence_limit_{};
   TimePoint last_sent_;               // while there is such a limit
   std::string input_;                 // bytes read and not yet parsed
-  std::optional<Parser> parser_;      // of the request being read
   std::string unsent_;                // queued behind `sending_`
   std::string sending_;               // being written
   std::size_t sent_ = 0;              // of `sending_`

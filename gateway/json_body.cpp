@@ -19,9 +19,10 @@ bool may_have_grammar(std::string_view body) {
   if (body.find("\\u") != std::string_view::npos) {
     return true;
   }
-  for (const std::string_view name :
-       {"\"response_format\"", "\"guided_", "\"structured_outputs\"", "\"tool_choice\""}) {
-    if (body.find(name) != std::string_view::npos) {
+  for (std::size_t at = body.find('"'); at != std::string_view::npos; at = body.find('"', at + 1)) {
+    const std::string_view name = body.substr(at + 1);
+    if (name.starts_with("response_format\"") || name.starts_with("guided_") ||
+        name.starts_with("structured_outputs\"") || name.starts_with("tool_choice\"")) {
       return true;
     }
   }

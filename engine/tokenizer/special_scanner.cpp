@@ -1,5 +1,7 @@
 #include "engine/tokenizer/special_scanner.h"
 
+#include <algorithm>
+
 namespace baton::engine {
 
 SpecialScanner::SpecialScanner() {
@@ -23,6 +25,9 @@ void SpecialScanner::add(std::string_view text, TokenId id, bool anywhere) {
       next = static_cast<std::uint32_t>(nodes_.size());
       nodes_.push_back({0, i == 0 ? 0 : nodes_[node].first_child, -1, false, byte});
       (i == 0 ? roots_[byte] : nodes_[node].first_child) = next;
+      if (i == 0) {
+        first_bytes_ += text[0];
+      }
     }
     node = next;
   }
@@ -30,15 +35,23 @@ void SpecialScanner::add(std::string_view text, TokenId id, bool anywhere) {
   nodes_[node].anywhere = anywhere;
 }
 
+std::size_t SpecialScanner::next_start(std::string_view text, std::size_t from) const {
+  // Most models' texts all begin with '<'.
+  if (first_bytes_.size() == 1) {
+    return std::min(text.find(first_bytes_.front(), from), text.size());
+  }
+  while (from < text.size() && roots_[static_cast<unsigned char>(text[from])] == 0) {
+    ++from;
+  }
+  return from;
+}
+
 SpecialScanner::Match SpecialScanner::find(std::string_view text,
                                            std::size_t from,
                                            std::span<const TextRange> allowed) const {
   std::size_t range = 0;
-  for (std::size_t at = from; at < text.size(); ++at) {
+  for (std::size_t at = next_start(text, from); at < text.size(); at = next_start(text, at + 1)) {
     std::uint32_t node = roots_[static_cast<unsigned char>(text[at])];
-    if (node == 0) {
-      continue;
-    }
     while (range < allowed.size() && allowed[range].end <= at) {
       ++range;
     }

@@ -7,6 +7,7 @@
 #include <array>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -44,8 +45,11 @@ class SpecialScanner {
     unsigned char byte = 0;
   };
   std::uint32_t child(std::uint32_t node, unsigned char byte) const;
+  // The first place at or after `from` where one of the texts may begin, or the end.
+  std::size_t next_start(std::string_view text, std::size_t from) const;
 
   std::array<std::uint32_t, 256> roots_{};
+  std::string first_bytes_;  // of the texts, each once
   std::vector<Node> nodes_;  // a trie; node 0 is unused
 };
 

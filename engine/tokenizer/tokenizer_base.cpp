@@ -157,7 +157,12 @@ std::vector<TokenId> TokenizerBase::encode(std::string_view text,
 
 std::vector<TokenId> TokenizerBase::encode(std::span<const PromptPiece> pieces,
                                            bool add_bos) const {
+  std::size_t bytes = 0;
+  for (const PromptPiece& piece : pieces) {
+    bytes += piece.text.size();
+  }
   std::string text;
+  text.reserve(bytes);
   std::vector<TextRange> allowed;
   for (const PromptPiece& piece : pieces) {
     const std::size_t begin = text.size();

@@ -15,6 +15,7 @@
 #include "tests/fuzz/gguf_fuzz.h"
 #include "tests/fuzz/hf_config_fuzz.h"
 #include "tests/fuzz/http_body_fuzz.h"
+#include "tests/fuzz/http_request_fuzz.h"
 #include "tests/fuzz/lease_fuzz.h"
 #include "tests/fuzz/message_header_fuzz.h"
 #include "tests/fuzz/put_message_fuzz.h"
@@ -91,6 +92,7 @@ using Fuzzers = ::testing::Types<AnswerTextFuzz,
                                  GgufFuzz,
                                  HfConfigFuzz,
                                  HttpBodyFuzz,
+                                 HttpRequestFuzz,
                                  LeaseFuzz,
                                  MessageHeaderFuzz,
                                  PutMessageFuzz,
