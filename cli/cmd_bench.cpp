@@ -57,7 +57,9 @@ void add_same_tokens(CLI::App& group, Action& chosen) {
       ->add_option(
           "--prompts", arguments->options.prompts_file, "JSONL: {\"prompt\", \"max_tokens\"}")
       ->required();
-  command->add_option("--model", arguments->options.model, "Catalogue name or GGUF file")
+  command
+      ->add_option(
+          "--model", arguments->options.model, "Catalogue name, GGUF file or Hugging Face folder")
       ->capture_default_str();
   command
       ->add_option("--speculation",

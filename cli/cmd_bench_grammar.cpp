@@ -54,7 +54,8 @@ void add_bench_grammar(CLI::App& group, Action& chosen) {
   bench::GrammarBenchOptions& options = arguments->options;
   CLI::App* command =
       group.add_subcommand("grammar", "Structured output: compiling schemas, masks of tokens");
-  command->add_option("--model", arguments->model, "Catalogue name or GGUF file")
+  command
+      ->add_option("--model", arguments->model, "Catalogue name, GGUF file or Hugging Face folder")
       ->capture_default_str();
   command->add_option("--schemas", options.schemas, "File with a JSON schema a line");
   command->add_option("--outputs", options.outputs, "Random outputs of each schema")

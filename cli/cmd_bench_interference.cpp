@@ -52,7 +52,7 @@ void add_bench_interference(CLI::App& group, Action& chosen) {
   options.model = "smollm2-135m-instruct";
   CLI::App* command =
       group.add_subcommand("interference", "What long prompts do to streams that run");
-  command->add_option("--model", options.model, "Catalogue name or GGUF file")
+  command->add_option("--model", options.model, "Catalogue name, GGUF file or Hugging Face folder")
       ->capture_default_str();
   command->add_option("--peer", options.peer, "llama.cpp programs: a folder, or auto");
   command->add_flag("--colocated,!--no-colocated",

@@ -253,6 +253,7 @@ void add_chat(CLI::App& app, Action& chosen) {
   command->add_option("--top-p", arguments->top_p, "Nucleus")->capture_default_str();
   command->add_option("--seed", arguments->seed, "Makes sampling repeatable");
   command->footer(
+      "Where the gateway has keys, BATON_API_KEY holds the one to show.\n"
       "Examples:\n"
       "  baton chat\n"
       "  baton chat --base-url http://gateway:8000/v1 --system 'Answer briefly.'\n"

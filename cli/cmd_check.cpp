@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <string_view>
 #include <vector>
 
 #include "cli/check/review.h"
@@ -29,10 +30,11 @@ struct CheckArguments {
 
 void print_pool(const char* role, const std::vector<NodeEntry>& pool) {
   for (const NodeEntry& node : pool) {
+    const bool listens = role == std::string_view("decode") || node.any_role;
     fmt::print("  {:<8} {:<16} control {:<22} admin {}\n",
                role,
                node.name,
-               node.control_listen,
+               listens ? node.control_listen : "dials only",
                node.admin_listen);
   }
 }

@@ -104,6 +104,9 @@ void warn_if_last(const json::array& nodes, const std::string& name) {
   if (self == nodes.end()) {
     return;
   }
+  if (text(*self, "state") == "draining") {
+    return;  // it takes none already
+  }
   const auto takes_over = [&](const json::value& node) {
     return text(node, "name") != name && text(node, "role") == text(*self, "role") &&
            text(node, "model") == text(*self, "model") && text(node, "state") == "alive";
@@ -210,6 +213,7 @@ void add_drain(CLI::App& app, Action& chosen) {
       "SIGTERM once this says that it is idle. There is no way back but to start it again.\n"
       "Exit status: 0 idle; 1 unknown node, lost, or not idle 10 s after the limit; 2 wrong\n"
       "arguments; 130 interrupted, the node goes on draining.\n"
+      "Where the gateway has keys, BATON_API_KEY holds the one to show.\n"
       "Examples:\n"
       "  baton drain decode-1\n"
       "  baton drain prefill-0 --limit 0 --base-url http://gateway:8000");

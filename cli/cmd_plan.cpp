@@ -129,6 +129,10 @@ int run(PlanArguments arguments) {
     node.ops_per_s = node.ops_per_s > 0 ? node.ops_per_s : roofs.int8_ops_per_s;
     node.read_bytes_per_s =
         node.read_bytes_per_s > 0 ? node.read_bytes_per_s : roofs.read_bytes_per_s;
+    fmt::print(stderr,
+               "a node like this machine: --gops {:.0f} --read-gb {:.1f} (less when it is busy)\n",
+               node.ops_per_s / 1e9,
+               node.read_bytes_per_s / 1e9);
   }
   PlanWorkload load = arguments.load;
   load.ttft_s = arguments.ttft_ms / 1e3;
@@ -153,10 +157,14 @@ void add_plan(CLI::App& app, Action& chosen) {
   command->add_option("--model", a->model, "Catalogue name, GGUF file or Hugging Face folder")
       ->capture_default_str();
   command->add_option("--isl", a->load.input_tokens, "Input tokens a request")
-      ->capture_default_str();
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
   command->add_option("--osl", a->load.output_tokens, "Output tokens a request")
-      ->capture_default_str();
-  command->add_option("--rate", a->load.requests_per_s, "Requests a second")->capture_default_str();
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
+  command->add_option("--rate", a->load.requests_per_s, "Requests a second")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
   command->add_option("--cached-share", a->load.cached_share, "Share of input found in caches")
       ->capture_default_str();
   command->add_option("--ttft-ms", a->ttft_ms, "Target of nine in ten first tokens")
@@ -187,7 +195,7 @@ void add_plan(CLI::App& app, Action& chosen) {
       "machine\n"
       "really reaches. Exit status 1 when no number of nodes meets the targets, with the reason.\n"
       "Examples:\n"
-      "  baton plan --isl 4000 --osl 100 --rate 2 --ttft-ms 7000\n"
+      "  baton plan --isl 200 --osl 100 --rate 0.5 --ttft-ms 5000   # nodes like this machine\n"
       "  baton plan --isl 200 --osl 200 --rate 5 --gops 4000 --read-gb 200 --link-gbit 25 --json");
   command->callback([a, &chosen] { chosen = [a] { return run(*a); }; });
 }

@@ -43,7 +43,7 @@ int run(const PullArguments& arguments) {
   }
   const auto model = find_model(*models, arguments.name);
   if (!model) {
-    return report("pull", model.error());
+    return report("pull", {ErrorCode::InvalidConfig, model.error().message});
   }
   PullOptions options;
   options.python = arguments.python;

@@ -21,10 +21,12 @@ struct RulesArguments {
   bool alertmanager = false;
 };
 
-// A port that the system chooses at each start cannot be scraped.
-void tell_unknown_ports(const ClusterConfig& config) {
-  const auto look = [](std::string_view who, std::string_view address) {
+// A port that the system chooses at each start cannot be scraped. True when there is none.
+bool all_ports_known(const ClusterConfig& config) {
+  bool known = true;
+  const auto look = [&known](std::string_view who, std::string_view address) {
     if (address.ends_with(":0")) {
+      known = false;
       fmt::print(
           stderr, "baton rules: {} has port 0 in admin_listen; give it one of its own\n", who);
     }
@@ -35,19 +37,21 @@ void tell_unknown_ports(const ClusterConfig& config) {
       look(node.name, node.admin_listen);
     }
   }
+  return known;
 }
 
-int run(const RulesArguments& arguments) {
+int run(RulesArguments arguments) {
   if (arguments.alertmanager) {
     fmt::print("{}", alertmanager_config());
     return kDone;
   }
   const auto config = load_config(arguments.config, arguments.overrides);
+  arguments.options.source = arguments.config;
   if (!config) {
     return report("rules", config.error());
   }
-  if (arguments.scrape) {
-    tell_unknown_ports(*config);
+  if (arguments.scrape && !all_ports_known(*config)) {
+    return kUsage;
   }
   fmt::print("{}",
              arguments.scrape ? scrape_config(*config, arguments.options)

@@ -171,6 +171,7 @@ void add_status(CLI::App& app, Action& chosen) {
       "RUNNING: sequences of a decode node's batch, or prompts of this gateway at a prefill node,\n"
       "and the most that it takes. QUEUED: prompt tokens that are not computed yet. RSS: memory\n"
       "of its process.\n"
+      "Where the gateway has keys, BATON_API_KEY holds the one to show.\n"
       "Examples:\n"
       "  baton status\n"
       "  baton status --base-url http://gateway:8000 --watch");

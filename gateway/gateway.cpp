@@ -56,6 +56,7 @@ TrackerOptions limits_of(const ClusterConfig& config) {
 bool may_change_while_running(std::string_view key) {
   for (const std::string_view part : {"slo.",
                                       "pools.",
+                                      "gateway.keys",
                                       "gateway.tiers.",
                                       "gateway.queue_limit",
                                       "gateway.queue_timeout_ms",
@@ -339,9 +340,7 @@ Result<std::unique_ptr<Gateway>> Gateway::start(const ClusterConfig& config,
   }
   HttpServerOptions options = http_options(config, tuning, parts.control.executor().context());
   options.certificates = parts.certificates;
-  if (config.gateway.has_keys()) {
-    options.check_head = [&parts](const HttpRequest& head) { return parts.api.check_head(head); };
-  }
+  options.check_head = [&parts](const HttpRequest& head) { return parts.api.check_head(head); };
   BATON_ASSIGN(
       parts.http,
       HttpServer::start(std::move(options), [&parts](std::shared_ptr<HttpExchange> exchange) {
@@ -402,8 +401,13 @@ void Gateway::reload(const ClusterConfig& config) {
     parts_->probe.show(config.slo);
     parts_->tracker.change_limits(limits_of(config));
     parts_->pools.change_options(pool_options(config));
-    parts_->key_source.reload(config.gateway.keys);
+    parts_->key_source.use(config.gateway.keys);
   });
+  reload_files();
+}
+
+void Gateway::reload_files() {
+  parts_->control.run_and_wait([this] { parts_->key_source.reload(); });
   if (!parts_->certificates) {
     return;
   }

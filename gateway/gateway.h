@@ -45,6 +45,8 @@ class Gateway {
   // what has changed and which other keys want a restart; what is wrong changes nothing. Edges of
   // histograms stay as they were at the start.
   void reload(const ClusterConfig& config);
+  // Keys file and certificate alone.
+  void reload_files();
   // Ends what is left. Idempotent.
   void stop();
 

@@ -17,7 +17,12 @@ KeySource::KeySource(Executor& executor,
                      const Logger& log,
                      std::vector<ApiKeyEntry> keys,
                      std::string path)
-    : executor_(executor), ring_(ring), log_(log), keys_(std::move(keys)), path_(std::move(path)) {}
+    : executor_(executor),
+      ring_(ring),
+      log_(log),
+      keys_(std::move(keys)),
+      next_(keys_),
+      path_(std::move(path)) {}
 
 Status KeySource::start() {
   BATON_TRY(load(keys_));
@@ -27,12 +32,13 @@ Status KeySource::start() {
   return {};
 }
 
-void KeySource::reload(std::vector<ApiKeyEntry> keys) {
-  if (const Status loaded = load(keys); !loaded) {
+void KeySource::reload() {
+  if (const Status loaded = load(next_); !loaded) {
     log_.error("the keys stay as they were: {}", loaded.error().message);
+    next_ = keys_;
     return;
   }
-  keys_ = std::move(keys);
+  keys_ = next_;
   if (!path_.empty()) {
     log_.info("read the keys of {}", path_);
   }
@@ -74,7 +80,7 @@ Status KeySource::load(const std::vector<ApiKeyEntry>& keys) {
 void KeySource::arm() {
   timer_ = executor_.call_after(kLookEvery, [this] {
     if (stamp() != loaded_) {
-      reload(keys_);
+      reload();
     }
     arm();
   });

@@ -46,8 +46,11 @@ class Signals {
     sigwait(&set_, &number);
     return number;
   }
-  // The next one ends the process at once.
-  void release() const { pthread_sigmask(SIG_UNBLOCK, &set_, nullptr); }
+  // The next SIGINT or SIGTERM ends the process at once; SIGHUP means nothing any more.
+  void release() const {
+    std::signal(SIGHUP, SIG_IGN);
+    pthread_sigmask(SIG_UNBLOCK, &set_, nullptr);
+  }
 
  private:
   sigset_t set_{};
@@ -56,13 +59,23 @@ class Signals {
 }  // namespace
 
 int main(int argc, char** argv) {
-  std::string config_path;
+  std::string config_path = "cluster.yaml";
   std::vector<std::string> overrides;
   CLI::App app{"Baton's gateway: the OpenAI API in front of prefill and decode nodes",
                "baton-gateway"};
   app.set_version_flag("--version", fmt::format("baton-gateway {}", baton::version()));
-  app.add_option("--config", config_path, "cluster.yaml")->required();
+  app.add_option("--config", config_path, "Cluster configuration")->capture_default_str();
   app.add_option("--set", overrides, "key=value, over the file; may be repeated");
+  app.footer(
+      "SIGTERM drains, a second one ends at once; SIGHUP reads configuration, keys and "
+      "certificate\n"
+      "again (docs/operations.md).\n"
+      "Exit status: 0 stopped by SIGTERM or SIGINT; 1 could not start; 2 wrong arguments or\n"
+      "configuration.\n"
+      "Examples:\n"
+      "  baton-gateway --config configs/local.yaml\n"
+      "  baton-gateway --config cluster.yaml --set gateway.listen=0.0.0.0:8000 --set "
+      "log.level=debug");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -84,14 +97,13 @@ int main(int argc, char** argv) {
   if (!gateway) {
     return fail(gateway.error());
   }
-  auto current = *config;
   while (signals.wait() == SIGHUP) {
-    if (auto again = baton::load_config(config_path, overrides)) {
-      current = std::move(*again);
+    if (const auto again = baton::load_config(config_path, overrides)) {
+      (*gateway)->reload(*again);
     } else {
       log->error("the configuration stays as it was: {}", again.error().message);
+      (*gateway)->reload_files();
     }
-    (*gateway)->reload(current);
   }
   log->info("draining");
   signals.release();

@@ -25,6 +25,9 @@ EndedRequest describe_end(const TrackedRequest& tracked, Phase phase, TimePoint 
   ended.prompt_tokens = static_cast<std::uint32_t>(tracked.request.prompt.size());
   ended.output_tokens = tracked.num_output();
   ended.figures = tracked.figures;
+  if (phase != Phase::Finished && ended.figures.kv_bytes_moved == 0 && !tracked.route.is_local()) {
+    ended.figures.kv_transport = "unknown";  // nodes tell with their last event
+  }
   ended.trace = tracked.trace;
   return ended;
 }

@@ -43,7 +43,8 @@ GatewayLinks::GatewayLinks(const RoleDeps& deps, GatewayHandlers handlers)
             .on_down = [this, raw](const Error& why) { on_down(*raw, why); },
             .on_failed =
                 [this, raw](const Error& why) {
-                  if (!std::exchange(raw->reported_down, true)) {
+                  if (raw->told != why.message) {
+                    raw->told = why.message;
                     log_.warn("gateway {}: {}", raw->peer->address(), why.message);
                   }
                 }});
@@ -70,7 +71,7 @@ void GatewayLinks::stop() {
 
 void GatewayLinks::on_up(Link& link, const wire::Welcome& welcome) {
   link.client = ClientId{next_client_++};
-  link.reported_down = false;
+  link.told.clear();
   log_.info("registered with gateway {} at {}", welcome.node(), link.peer->address());
   // The gateway may ask for a slower beat than configured here, never for none.
   const auto asked = std::chrono::milliseconds(welcome.heartbeat_ms());
@@ -84,7 +85,6 @@ void GatewayLinks::on_down(Link& link, const Error& why) {
   link.beats.reset();
   link.events.reset();
   log_.warn("gateway {} lost: {}", link.peer->address(), why.message);
-  link.reported_down = true;
   handlers_.on_lost(std::exchange(link.client, ClientId{}));
 }
 

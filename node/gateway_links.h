@@ -50,7 +50,7 @@ class GatewayLinks {
     ClientId client{};                     // of the connection that is up
     std::optional<KvEventFeed> events;     // while up
     std::optional<HeartbeatSender> beats;  // while up
-    bool reported_down = false;            // one log line a loss, not one a dial
+    std::string told;                      // why the last dial failed; a line a reason, not a dial
   };
   void on_up(Link& link, const wire::Welcome& welcome);
   void on_down(Link& link, const Error& why);

@@ -108,9 +108,10 @@ class Writer {
       : config_(config), options_(options), budget_(1 - config.slo.objective_permille / 1000.0) {}
 
   std::string write() {
-    out_ =
-        "# Made by `baton rules` from cluster.yaml; make it anew when the objectives change.\n"
-        "groups:\n";
+    out_ = fmt::format(
+        "# Made by `baton rules` from {}; make it anew when the objectives change.\n"
+        "groups:\n",
+        options_.source);
     out_ += "  - name: baton-slo\n    rules:\n";
     for (const Indicator& indicator : indicators(config_)) {
       record(indicator);
@@ -355,12 +356,13 @@ std::string alert_rules(const ClusterConfig& config, const RuleOptions& options)
 
 std::string scrape_config(const ClusterConfig& config, const RuleOptions& options) {
   std::string out = fmt::format(
-      "# Made by `baton rules --scrape` from cluster.yaml.\n"
+      "# Made by `baton rules --scrape` from {}.\n"
       "scrape_configs:\n"
       "  - job_name: baton\n"
       "    scrape_interval: {}\n"
       "    honor_labels: true  # a gateway's baton_nodes have the role of the nodes\n"
       "    static_configs:\n",
+      options.source,
       options.speed_up > 1 ? "1s" : "15s");
   target(out, "gateway", "gateway", config.gateway.admin_listen);
   for (const NodeEntry& node : config.prefill.pool) {

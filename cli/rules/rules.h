@@ -16,6 +16,7 @@ namespace baton::cli {
 struct RuleOptions {
   std::string runbooks = "docs/runbooks";  // folder or address that links of alerts begin with
   double speed_up = 1;                     // divides every window: for a drill that takes minutes
+  std::string source = "cluster.yaml";     // the configuration's file, for the first line
 };
 
 // A rule file, YAML.

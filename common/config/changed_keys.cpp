@@ -55,20 +55,32 @@ class Recorder final : public ConfigVisitor {
              std::string_view) override {
     add(name, fmt::format("{}", fmt::join(value, "\n")));
   }
-  void entries(std::string_view,
+  void entries(std::string_view name,
                std::string_view,
-               const std::function<void()>&,
-               const std::function<void()>&,
-               std::string_view) override {}
+               const EntryWalk& walk,
+               std::string_view) override {
+    add(name, "");
+    ++depth_;
+    for (std::size_t i = 0; i < walk.count(); ++i) {
+      walk.visit(i);
+    }
+    --depth_;
+  }
 
   std::vector<std::pair<std::string, std::string>> values;
 
  private:
+  // What is in a list counts for the list.
   void add(std::string_view name, std::string value) {
+    if (depth_ > 0) {
+      values.back().second += fmt::format("{}\n{}\n", name, value);
+      return;
+    }
     values.emplace_back(fmt::format("{}.{}", fmt::join(path_, "."), name), std::move(value));
   }
 
   std::vector<std::string> path_;
+  std::uint32_t depth_ = 0;  // of lists
 };
 
 std::vector<std::pair<std::string, std::string>> values_of(ClusterConfig& config) {

@@ -1,5 +1,5 @@
 // Which keys differ between two readings of a configuration, for a process that reads it again.
-// Lists of maps (pools of nodes, keys of clients, models) are not compared.
+// Lists of maps (pools of nodes, keys of clients, models) count as one key each.
 //
 // Thread: pure function. Failure: none.
 #pragma once

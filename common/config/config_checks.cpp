@@ -80,9 +80,11 @@ class Checker {
     };
     listens("gateway.listen", config_.gateway.listen);
     listens("gateway.control_listen", config_.gateway.control_listen);
+    listens("gateway.admin_listen", config_.gateway.admin_listen);
     const auto add_pool = [&](const char* role, const std::vector<NodeEntry>& pool) {
       for (std::size_t i = 0; i < pool.size(); ++i) {
         listens(fmt::format("{}.pool.{}.control_listen", role, i), pool[i].control_listen);
+        listens(fmt::format("{}.pool.{}.admin_listen", role, i), pool[i].admin_listen);
       }
     };
     add_pool("prefill", config_.prefill.pool);

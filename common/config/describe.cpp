@@ -98,12 +98,11 @@ class Lister final : public ConfigVisitor {
   }
   void entries(std::string_view name,
                std::string_view type,
-               const std::function<void()>&,
-               const std::function<void()>& visit_next,
+               const EntryWalk& walk,
                std::string_view help) override {
     add(name, std::string(type), "[]", "", help);
     path_.emplace_back(fmt::format("{}.N", name));
-    visit_next();
+    walk.visit_new();
     path_.pop_back();
   }
 

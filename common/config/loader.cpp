@@ -177,17 +177,16 @@ class Loader final : public ConfigVisitor {
 
   void entries(std::string_view name,
                std::string_view,
-               const std::function<void()>& clear,
-               const std::function<void()>& visit_next,
+               const EntryWalk& walk,
                std::string_view) override {
     const auto* const node = take(name);
     if (node == nullptr || !list(name, *node)) {
       return;
     }
-    clear();
+    walk.clear();
     for (std::size_t i = 0; i < node->items.size(); ++i) {
       enter(fmt::format("{}.{}", name, i), &node->items[i]);
-      visit_next();
+      walk.visit_new();
       leave();
     }
   }

@@ -210,16 +210,13 @@ void visit_pool(std::vector<NodeEntry>& pool,
                 const EngineSection& engine,
                 ConfigVisitor& v,
                 std::string_view help) {
-  v.entries(
-      "pool",
-      "list of nodes",
-      [&pool] { pool.clear(); },
-      [&] {
-        NodeEntry& entry = pool.emplace_back();
-        entry.engine = engine;
-        visit_node(entry, v);
-      },
-      help);
+  NodeEntry fresh;
+  fresh.engine = engine;
+  v.entries("pool",
+            "list of nodes",
+            walk_of(
+                pool, [&v](NodeEntry& entry) { visit_node(entry, v); }, fresh),
+            help);
 }
 
 void visit_prefill(PrefillSection& s, ConfigVisitor& v) {

@@ -32,6 +32,22 @@ inline const TextRule kName{TextRule::Form::Name, true, {}};
 inline const TextRule kAddress{TextRule::Form::Address, true, {}};
 }  // namespace text_rules
 
+// A list of maps in the configuration.
+struct EntryWalk {
+  std::function<void()> clear;
+  std::function<void()> visit_new;  // adds a fresh entry and walks its keys
+  std::function<std::size_t()> count;
+  std::function<void(std::size_t)> visit;  // walks the keys of one that is there
+};
+// `visit` walks the keys of an entry; one that is added begins as `fresh`.
+template <class Entry, class Visit>
+EntryWalk walk_of(std::vector<Entry>& list, Visit visit, Entry fresh = {}) {
+  return {[&list] { list.clear(); },
+          [&list, visit, fresh] { visit(list.emplace_back(fresh)); },
+          [&list] { return list.size(); },
+          [&list, visit](std::size_t i) { visit(list[i]); }};
+}
+
 // Walks the keys in the order they are documented. `value` holds the default; a loader overwrites
 // it.
 class ConfigVisitor {
@@ -66,11 +82,9 @@ class ConfigVisitor {
                      std::vector<std::string>& value,
                      const TextRule& rule,
                      std::string_view help) = 0;
-  // A list of maps: `clear` empties the value, `visit_next` adds a fresh entry and walks its keys.
   virtual void entries(std::string_view name,
                        std::string_view type,
-                       const std::function<void()>& clear,
-                       const std::function<void()>& visit_next,
+                       const EntryWalk& walk,
                        std::string_view help) = 0;
 };
 

@@ -128,8 +128,7 @@ void visit_keys(std::vector<ApiKeyEntry>& keys, ConfigVisitor& v) {
   v.entries(
       "keys",
       "list of keys",
-      [&keys] { keys.clear(); },
-      [&keys, &v] { visit_key(keys.emplace_back(), v); },
+      walk_of(keys, [&v](ApiKeyEntry& key) { visit_key(key, v); }),
       "Keys that clients show as `Authorization: Bearer KEY`. With none here and no keys_file "
       "everybody may ask for everything.");
 }
@@ -177,16 +176,15 @@ void visit_model_name(ModelName& s, ConfigVisitor& v) {
   v.entries(
       "revisions",
       "list of revisions",
-      [&s] { s.revisions.clear(); },
-      [&s, &v] {
-        ModelRevision& revision = s.revisions.emplace_back();
-        v.text("model", revision.model, kRequired, "model.id of its nodes.");
-        v.number("weight",
-                 revision.weight,
-                 0,
-                 1'000'000,
-                 "Its share of the requests, beside the others' weights. 0: none.");
-      },
+      walk_of(s.revisions,
+              [&v](ModelRevision& revision) {
+                v.text("model", revision.model, kRequired, "model.id of its nodes.");
+                v.number("weight",
+                         revision.weight,
+                         0,
+                         1'000'000,
+                         "Its share of the requests, beside the others' weights. 0: none.");
+              }),
       "What serves it. A session stays on its revision; where that has no pair of nodes, the next "
       "takes over.");
 }
@@ -270,8 +268,7 @@ void visit_gateway(GatewaySection& s, ConfigVisitor& v) {
   v.entries(
       "models",
       "list of names",
-      [&s] { s.models.clear(); },
-      [&s, &v] { visit_model_name(s.models.emplace_back(), v); },
+      walk_of(s.models, [&v](ModelName& name) { visit_model_name(name, v); }),
       "Names beside those that nodes bring: revisions of a model side by side. A name that nodes "
       "have, too, hides theirs.");
   visit_tracing(s.tracing, v);

@@ -53,20 +53,20 @@ std::string sentence_of(const std::string& value, const TextRule& rule) {
     case TextRule::Form::Choice:
       return std::ranges::find(rule.choices, value) != rule.choices.end()
                  ? ""
-                 : fmt::format(
-                       "must be one of {}; got '{}'", fmt::join(rule.choices, ", "), shown);
+                 : fmt::format("must be one of {}; got '{}'", fmt::join(rule.choices, ", "), shown);
     case TextRule::Form::Origin:
-      return is_origin(value)
-                 ? ""
-                 : fmt::format("'{}' is no origin: a scheme and a host as in "
-                               "https://chat.example, without a path, or \"*\"",
-                               shown);
+      return is_origin(value) ? ""
+                              : fmt::format(
+                                    "'{}' is no origin: a scheme and a host as in "
+                                    "https://chat.example, without a path, or \"*\"",
+                                    shown);
     case TextRule::Form::Ratio:
       return value == "auto" || parse_ratio(value)
                  ? ""
-                 : fmt::format("must be auto, or prefill nodes to decode nodes as in 1:2, each 1 "
-                               "to 1000; got '{}'",
-                               shown);
+                 : fmt::format(
+                       "must be auto, or prefill nodes to decode nodes as in 1:2, each 1 "
+                       "to 1000; got '{}'",
+                       shown);
     case TextRule::Form::Sha256:
       // The value is not shown: it may be the key itself by mistake.
       return is_sha256(value) ? ""

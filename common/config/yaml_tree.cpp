@@ -289,8 +289,11 @@ Result<YamlNode> parse_yaml(const std::string& text,
 Result<YamlNode> load_yaml(const std::string& path, const std::vector<std::string>& overrides) {
   std::ifstream file(path, std::ios::binary);
   if (!file) {
-    return fail(ErrorCode::InvalidConfig,
-                fmt::format("cannot open the configuration file {}", path));
+    return fail(
+        ErrorCode::InvalidConfig,
+        fmt::format("cannot open the configuration file {}; name yours by --config (examples: "
+                    "configs/, every key: baton check --describe)",
+                    path));
   }
   // One byte over the limit is enough for the parser to refuse it.
   std::string text(YamlLimits::kBytes + 1, '\0');

@@ -7,27 +7,32 @@
 #include "common/wire/convert.h"
 
 namespace baton {
+namespace {
+
+constexpr std::chrono::seconds kTellEvery{10};
+
+}  // namespace
 
 Greeter::Greeter(Executor& executor,
                  HelloHandler on_hello,
                  AcceptHandler on_accept,
                  std::chrono::milliseconds timeout,
                  std::size_t max_pending,
-                 RefusedProbe refused)
+                 RefusedProbe refused,
+                 const Logger* log)
     : executor_(executor),
       on_hello_(std::move(on_hello)),
       on_accept_(std::move(on_accept)),
       timeout_(timeout),
       max_pending_(max_pending),
-      refused_(refused) {}
+      refused_(refused),
+      log_(log) {}
 
 void Greeter::add(std::unique_ptr<Channel> channel) {
-  ++stats_.accepted;
-  if (stopped_ || pending_.size() >= max_pending_) {
-    ++stats_.turned_away;
-    refused_.crowd.add();
-    return;
+  if (is_full()) {
+    return turn_away(channel->remote());
   }
+  ++stats_.accepted;
   const auto number = ++last_;
   const auto self = weak_from_this();
   channel->set_handlers(
@@ -47,21 +52,44 @@ void Greeter::add(std::unique_ptr<Channel> channel) {
     if (const auto greeter = self.lock()) {
       ++greeter->stats_.timed_out;
       greeter->refused_.late.add();
-      greeter->take(number);
+      if (const auto late = greeter->take(number)) {
+        greeter->tell(late->remote(), "it did not say who it is in time");
+      }
     }
   });
 }
 
 // Before its Hello.
 void Greeter::lost(std::uint64_t number, const Error& error) {
-  if (error.code == ErrorCode::ProtocolError) {
-    ++stats_.malformed;
-    refused_.malformed.add();
-  } else if (error.code == ErrorCode::Unauthorized) {
-    ++stats_.untrusted;
-    refused_.untrusted.add();
+  const auto channel = take(number);
+  const bool is_malformed = error.code == ErrorCode::ProtocolError;
+  if (!is_malformed && error.code != ErrorCode::Unauthorized) {
+    return;  // it left
   }
-  take(number);
+  ++(is_malformed ? stats_.malformed : stats_.untrusted);
+  (is_malformed ? refused_.malformed : refused_.untrusted).add();
+  if (channel != nullptr) {
+    tell(channel->remote(), error.message);
+  }
+}
+
+void Greeter::turn_away(const std::string& remote) {
+  ++stats_.accepted;
+  ++stats_.turned_away;
+  refused_.crowd.add();
+  tell(remote, "too many connections have not said yet who they are");
+}
+
+void Greeter::tell(const std::string& remote, const std::string& why) {
+  ++untold_;
+  if (log_ == nullptr || (told_ != TimePoint{} && executor_.now() - told_ < kTellEvery)) {
+    return;
+  }
+  told_ = executor_.now();
+  log_->warn("control connections turned away: {}, the last from {}: {}",
+             std::exchange(untold_, 0),
+             remote,
+             why);
 }
 
 void Greeter::first_frame(std::uint64_t number, wire::Frame frame) {
@@ -72,6 +100,7 @@ void Greeter::first_frame(std::uint64_t number, wire::Frame frame) {
   if (!frame.has_hello()) {
     ++stats_.malformed;
     refused_.malformed.add();
+    tell(channel->remote(), "its first frame is no Hello");
     return;
   }
   auto answer = on_hello_(frame.hello());
@@ -122,6 +151,9 @@ std::shared_ptr<HelloExchange> HelloExchange::start(std::unique_ptr<Channel> cha
         if (const auto self = weak.lock()) {
           error.message =
               fmt::format("{} before its Welcome: {}", self->channel_->remote(), error.message);
+          if (error.code == ErrorCode::PeerDead) {
+            error.message += " (it ends so where one side alone has cluster.tls)";
+          }
           self->finish(std::unexpected(std::move(error)));
         }
       });

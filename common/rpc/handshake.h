@@ -12,6 +12,7 @@
 #include <unordered_map>
 
 #include "common/exec/executor.h"
+#include "common/obs/log.h"
 #include "common/rpc/network.h"
 #include "common/rpc/refused_probe.h"
 
@@ -25,9 +26,13 @@ class Greeter : public std::enable_shared_from_this<Greeter> {
           AcceptHandler on_accept,
           std::chrono::milliseconds timeout,
           std::size_t max_pending,
-          RefusedProbe refused = {});
+          RefusedProbe refused = {},
+          const Logger* log = nullptr);
 
   void add(std::unique_ptr<Channel> channel);
+  // One more would be turned away; `turn_away` counts it without a channel.
+  bool is_full() const { return stopped_ || pending_.size() >= max_pending_; }
+  void turn_away(const std::string& remote);
   // Drops what is pending and accepts no more.
   void stop();
   const ListenerStats& stats() const { return stats_; }
@@ -38,6 +43,8 @@ class Greeter : public std::enable_shared_from_this<Greeter> {
     TimerHandle timer;
   };
   void lost(std::uint64_t number, const Error& error);
+  // Tells in the log, at most once in a while.
+  void tell(const std::string& remote, const std::string& why);
   void first_frame(std::uint64_t number, wire::Frame frame);
   std::unique_ptr<Channel> take(std::uint64_t number);
 
@@ -47,6 +54,9 @@ class Greeter : public std::enable_shared_from_this<Greeter> {
   const std::chrono::milliseconds timeout_;
   const std::size_t max_pending_;
   const RefusedProbe refused_;
+  const Logger* const log_;  // may be null
+  TimePoint told_;
+  std::uint64_t untold_ = 0;
   bool stopped_ = false;
   std::uint64_t last_ = 0;
   std::unordered_map<std::uint64_t, Pending> pending_;

@@ -37,16 +37,24 @@ void set_socket_options(int socket) {
   set_option(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, 10'000);
 }
 
-// A side that does not trust our certificate says so in place of its first bytes.
-Error ended_by(const std::string& remote, const error_code& error) {
-  if (error.category() != boost::asio::error::get_ssl_category()) {
+// A side that does not trust our certificate says so in place of its first bytes. `tls`: null in
+// plain TCP.
+Error ended_by(const std::string& remote, const error_code& error, ssl_st* tls) {
+  const bool is_tls = error.category() == boost::asio::error::get_ssl_category() ||
+                      error.category() == boost::asio::ssl::error::get_stream_category();
+  if (tls == nullptr || !is_tls) {
     return {ErrorCode::PeerDead, fmt::format("{} is gone: {}", remote, error.message())};
   }
-  return {ErrorCode::Unauthorized,
-          fmt::format("{}: TLS failed: {}; both sides need cluster.tls with certificates of the "
-                      "same authority",
-                      remote,
-                      error.message())};
+  // What is wrong with the other side's certificate, where that is it.
+  const long verdict = SSL_get_verify_result(tls);
+  return {
+      ErrorCode::Unauthorized,
+      fmt::format(
+          "{}: TLS failed: {}{}; both sides need cluster.tls with certificates of the "
+          "same authority",
+          remote,
+          error.message(),
+          verdict == X509_V_OK ? "" : fmt::format(": {}", X509_verify_cert_error_string(verdict)))};
 }
 
 }  // namespace
@@ -76,6 +84,10 @@ TcpConnection::TcpConnection(AsioExecutor& executor,
 }
 
 TcpConnection::~TcpConnection() = default;
+
+ssl_st* TcpConnection::native_tls() {
+  return tls_ != nullptr ? tls_->stream.native_handle() : nullptr;
+}
 
 void TcpConnection::start() {
   set_socket_options(socket_.native_handle());
@@ -115,7 +127,7 @@ void TcpConnection::shake_hands() {
                                  const AsioExecutor::Turn turn(self->executor_);
                                  self->writing_now_ = false;
                                  if (error) {
-                                   self->lose(ended_by(self->remote_, error));
+                                   self->lose(ended_by(self->remote_, error, self->native_tls()));
                                    return;
                                  }
                                  self->write();
@@ -207,7 +219,7 @@ void TcpConnection::read() {
   async_read([self = shared_from_this()](const error_code& error, std::size_t bytes) {
     const AsioExecutor::Turn turn(self->executor_);
     if (error) {
-      self->lose(ended_by(self->remote_, error));
+      self->lose(ended_by(self->remote_, error, self->native_tls()));
       return;
     }
     self->received(bytes);

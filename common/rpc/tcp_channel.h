@@ -16,6 +16,8 @@
 #include "common/rpc/frame_codec.h"
 #include "common/rpc/tcp_network.h"
 
+struct ssl_st;
+
 namespace baton {
 
 class TcpConnection : public std::enable_shared_from_this<TcpConnection> {
@@ -57,6 +59,7 @@ class TcpConnection : public std::enable_shared_from_this<TcpConnection> {
   template <class Handler>
   void async_write(std::size_t from, Handler handler);
 
+  ssl_st* native_tls();  // null: plain TCP
   void shake_hands();
   void read();
   void received(std::size_t bytes);

@@ -233,6 +233,13 @@ class TcpAccepting : public std::enable_shared_from_this<TcpAccepting> {
       timer_ = executor_.call_after(kAcceptPause, [this] { accept(); });
       return;
     }
+    if (greeter_->is_full()) {
+      error_code unknown;
+      const auto remote = socket.remote_endpoint(unknown);
+      greeter_->turn_away(unknown ? "a closed socket" : endpoint_text(remote));
+      accept();
+      return;
+    }
     auto connection = std::make_shared<TcpConnection>(
         executor_, std::move(socket), TcpConnection::Side::Accepted, options_);
     connection->start();
@@ -288,7 +295,8 @@ Result<std::unique_ptr<Listener>> TcpNetwork::listen(const std::string& address,
                                            std::move(on_accept),
                                            options_.hello_timeout,
                                            options_.max_handshakes,
-                                           options_.refused);
+                                           options_.refused,
+                                           &log_);
   auto accepting = std::make_shared<TcpAccepting>(executor_, log_, options_, std::move(greeter));
   BATON_TRY(accepting->open(address));
   accepting->accept();

@@ -99,7 +99,10 @@ Status HfVocabulary::tokens(const JsonValue& model, const std::optional<JsonValu
   return {};
 }
 
-Status HfVocabulary::put(const JsonValue& place, std::string_view text, std::uint64_t id, TokenKind kind) {
+Status HfVocabulary::put(const JsonValue& place,
+                         std::string_view text,
+                         std::uint64_t id,
+                         TokenKind kind) {
   if (id >= id_limit_ || text.size() > kMaxTokenBytes || text.empty()) {
     return place.bad(fmt::format(
         "{} has the id {} and {} bytes, which cannot be", shown(text), id, text.size()));
@@ -212,8 +215,8 @@ Status HfVocabulary::scores_from_merges(const JsonValue& model) {
 }
 
 Status HfVocabulary::check_pairs(const JsonValue& model,
-                   TokenId id,
-                   const std::unordered_set<std::uint64_t>& pairs) const {
+                                 TokenId id,
+                                 const std::unordered_set<std::uint64_t>& pairs) const {
   const std::string_view text = spec_.tokens[static_cast<std::size_t>(id)];
   const auto mergeable = [&](TokenId part) {
     return part >= 0 && (spec_.kinds[static_cast<std::size_t>(part)] == TokenKind::Normal ||

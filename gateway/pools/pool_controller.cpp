@@ -117,8 +117,11 @@ void PoolController::on_ended(const std::string& model,
 void PoolController::look() {
   timer_ = executor_.call_after(options_.pools.interval, [this] { look(); });
   for (const auto& [id, model] : membership_.models()) {
-    pools_of(id);
+    pools_of(id).last_seen = executor_.now();
   }
+  std::erase_if(pools_, [&](const auto& entry) {
+    return executor_.now() - entry.second.last_seen >= kComesBack;
+  });
   for (auto& [model, pools] : pools_) {
     settle(pools);
     pools.decision = pools.policy.decide(executor_.now(), observe(model, pools));

@@ -74,6 +74,7 @@ class PoolController {
     std::map<NodeName, Changing> changing;
     PoolDecision decision;
     PoolSize there;
+    TimePoint last_seen;  // a node of the model
   };
 
   Pools& pools_of(const std::string& model);

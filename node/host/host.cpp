@@ -81,10 +81,12 @@ Result<Place> find_place(const ClusterConfig& config,
   if (found != places.end()) {
     return *found;
   }
+  const std::string known = fmt::format("{}", fmt::join(names, ", "));
   return fail(
       ErrorCode::InvalidConfig,
-      fmt::format(
-          "{} has no node '{}'; --name must be one of: {}", where, name, fmt::join(names, ", ")));
+      name.empty()
+          ? fmt::format("{} has several nodes; say by --name which is meant: {}", where, known)
+          : fmt::format("{} has no node '{}'; --name must be one of: {}", where, name, known));
 }
 
 // Runs `question` on the strand from another thread; `fallback` when the strand does not answer.
@@ -101,6 +103,7 @@ class Ending {
  public:
   Ending(AsioExecutor& executor, Role& role, const Logger& log)
       : executor_(executor), role_(role), log_(log), signals_(executor.strand()) {
+    signals_.add(SIGHUP);
     signals_.add(SIGINT);
     signals_.add(SIGTERM);
     wait();
@@ -123,6 +126,10 @@ class Ending {
     });
   }
   void on_signal(int signal) {
+    if (signal == SIGHUP) {
+      log_.info("SIGHUP changes nothing here: a node reads its configuration at the start alone");
+      return wait();
+    }
     if (std::exchange(is_draining_, true)) {
       end();
       return;
@@ -201,6 +208,7 @@ Result<std::string> serve(const Arguments& arguments, const NodeProgram& program
   BATON_ASSIGN(const std::vector<unsigned> cores, parse_cores(entry.engine.cores));
   BATON_TRY(stay_on(cores));
   BATON_ASSIGN(const Logger log, Logger::create({config.log.level, config.log.format, entry.name}));
+  BATON_ASSIGN(std::shared_ptr<ControlTls> tls, ControlTls::load(config.cluster.tls, log));
   BATON_ASSIGN(
       const std::unique_ptr<ModelHost> model,
       ModelHost::load(config, entry.engine, info.max_step_tokens(config), info.may_draft, log));
@@ -228,7 +236,6 @@ Result<std::string> serve(const Arguments& arguments, const NodeProgram& program
   std::optional<ControlThread> copier;
   BATON_ASSIGN(const std::unique_ptr<engine::FileTier> tier,
                make_tier(config, info, model->kv(), control.executor(), copier));
-  BATON_ASSIGN(std::shared_ptr<ControlTls> tls, ControlTls::load(config.cluster.tls, log));
   TcpNetwork network(
       control.executor(), log, RpcOptions{.tls = std::move(tls), .refused = RefusedProbe(metrics)});
   Grammars grammars(control.executor(),

@@ -44,7 +44,7 @@ TEST(Config, TellsWhichKeysDiffer) {
   const auto read = [](const std::string& more) {
     const auto config = parse_config(kMinimal + more, "c.yaml", {});
     EXPECT_TRUE(config) << config.error().message;
-    return *config;
+    return config.value_or(ClusterConfig());
   };
   const ClusterConfig before = read("");
   EXPECT_TRUE(changed_keys(before, before).empty());
@@ -54,9 +54,11 @@ pools: {prefill: {max: 5}, change_roles: dry_run}
 transfer: {ucx: {UCX_LOG_LEVEL: info}}
 gateway: {cors_origins: ["https://a.example"]}
 kv: {prefix_cache: false}
+prefill: {pool: [{name: p0}]}
 )");
   EXPECT_THAT(changed_keys(before, after),
               ::testing::UnorderedElementsAre("kv.prefix_cache",
+                                              "prefill.pool",
                                               "transfer.ucx",
                                               "gateway.cors_origins",
                                               "pools.change_roles",
