@@ -69,7 +69,10 @@ __attribute__((target("avx2"))) void int8_avx2(std::size_t rounds) {
       __asm__ volatile("" : "+x"(sums[c]));
     }
   }
-  keep(sums);
+#pragma GCC unroll 12
+  for (const __m256i& sum : sums) {  // one by one: an array that is kept would lie in memory
+    __asm__ volatile("" : : "x"(sum));
+  }
 }
 
 __attribute__((target("avx512f"))) void f32_avx512(std::size_t rounds) {
@@ -96,9 +99,13 @@ __attribute__((target("avx2,fma"))) void f32_avx2(std::size_t rounds) {
 #pragma GCC unroll 12
     for (int c = 0; c < kChains; ++c) {
       sums[c] = _mm256_fmadd_ps(a, a, sums[c]);
+      __asm__ volatile("" : "+x"(sums[c]));  // or the chains would be taken for one
     }
   }
-  keep(sums);
+#pragma GCC unroll 12
+  for (const __m256& sum : sums) {
+    __asm__ volatile("" : : "x"(sum));
+  }
 }
 
 // For a processor without AVX2: what plain code reaches.
