@@ -190,6 +190,17 @@ TEST_F(HttpServerTest, HeadOverTheLimitIs431) {
   EXPECT_NE(reply.body.find("headers_too_large"), std::string::npos);
 }
 
+TEST_F(HttpServerTest, HeadOverTheLimitIs431AlsoInOnePiece) {
+  HttpServerOptions options;
+  options.max_header_bytes = 1000;
+  start(options);
+  EXPECT_EQ(
+      http_call(address(), "GET", "/echo", "", "X: " + std::string(1500, 'x') + "\r\n").status,
+      431);
+  EXPECT_NE(http_call(address(), "GET", "/echo", "", "X: " + std::string(500, 'x') + "\r\n").status,
+            431);
+}
+
 TEST_F(HttpServerTest, GarbageIs400) {
   start();
   for (const char* garbage :
