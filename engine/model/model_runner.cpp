@@ -14,6 +14,7 @@
 #include "engine/model/packed_cache.h"
 #include "engine/model/parts.h"
 #include "engine/model/rank_shares.h"
+#include "engine/parallel/device_communicator.h"
 #include "engine/sampling/sampler.h"
 
 namespace baton::engine {
@@ -40,6 +41,7 @@ class Runner final : public ModelRunner {
   StepResult run(const StepPlan& plan,
                  const KvArenaView& arena,
                  const LayerDone& layer_done) override {
+    adopt(arena);
     rows_.clear();
     StepResult result;
     std::vector<WantedRow> wanted;
@@ -60,11 +62,11 @@ class Runner final : public ModelRunner {
     if (rows_.size() == 0) {
       return result;
     }
-    const float* hidden = decoder_->run(rows_, arena, layer_done);
+    decoder_->run(rows_, arena, layer_done);
     const std::size_t vocab = info_.vocab_size;
     for (std::size_t first = 0; first < wanted.size(); first += kHeadRows) {
       const std::size_t count = std::min(kHeadRows, wanted.size() - first);
-      decoder_->head(hidden + first * decoder_->spec().dim, count, logits_.get());
+      decoder_->head(first, count, logits_.get());
       for (std::size_t i = 0; i < count; ++i) {
         take({logits_.get() + i * vocab, vocab}, wanted[first + i], plan, result);
       }
@@ -74,14 +76,15 @@ class Runner final : public ModelRunner {
   }
 
   std::vector<float> logits(const SequenceSlice& slice, const KvArenaView& arena) override {
+    adopt(arena);
     rows_.clear();
     add(slice, arena, true);
-    const float* hidden = decoder_->run(rows_, arena, {});
+    decoder_->run(rows_, arena, {});
     const std::size_t vocab = info_.vocab_size;
     std::vector<float> out(rows_.size() * vocab);
     for (std::size_t first = 0; first < rows_.size(); first += kHeadRows) {
       const std::size_t count = std::min(kHeadRows, rows_.size() - first);
-      decoder_->head(hidden + first * decoder_->spec().dim, count, out.data() + first * vocab);
+      decoder_->head(first, count, out.data() + first * vocab);
     }
     decoder_->settle();
     return out;
@@ -124,8 +127,13 @@ class Runner final : public ModelRunner {
     }
   }
 
-  void add(const SequenceSlice& slice, const KvArenaView& arena, bool all_wanted) {
+  void adopt(const KvArenaView& arena) {
     BATON_CHECK(arena.layout == info_.layout, "an arena of another layout");
+    const Status adopted = decoder_->adopt_arena(arena);
+    BATON_CHECK(adopted, adopted.error().message);
+  }
+
+  void add(const SequenceSlice& slice, const KvArenaView& arena, bool all_wanted) {
     BATON_CHECK(slice.first_position + slice.num_rows() <= info_.context_length,
                 "a slice past the end of the context");
     BATON_CHECK(slice.targets.empty() ||
@@ -184,22 +192,27 @@ Result<std::unique_ptr<ModelRunner>> load(const ModelFile& file,
                rank_shares(file, spec, info.vocab_size, options.partial_sums, ranks));
   const std::size_t rows = options.max_step_tokens;
   auto team = std::make_unique<RankTeam>(ranks);
+  DecoderTeam::Communicators device_ranks;
   std::vector<std::unique_ptr<Decoder>> decoders;
   for (const RankShare& share : shares) {
     kernels::Backend& backend = *backends[share.rank];
+    Communicator* communicator = &team->communicator(share.rank);
+    if (!backend.is_on_host() && ranks > 1) {
+      communicator =
+          device_ranks.emplace_back(std::make_unique<DeviceCommunicator>(*communicator, backend))
+              .get();
+    }
+    if (options.arena) {
+      BATON_TRY(backend.adopt_arena(*options.arena, {share.kv_heads.first, share.kv_heads.count}));
+    }
     BATON_ASSIGN(auto weights, load_decoder_weights(file, spec, share, backend));
     info.weight_bytes += weights.bytes;
     // A table that only looks up embeddings is read a row at a time.
     info.step_weight_bytes += weights.bytes - weights.idle_expert_bytes -
                               (weights.output != nullptr ? weights.embedding->bytes() : 0);
     info.row_products += weights.layer_products;
-    decoders.push_back(std::make_unique<Decoder>(backend,
-                                                 team->communicator(share.rank),
-                                                 spec,
-                                                 share,
-                                                 std::move(weights),
-                                                 rows,
-                                                 std::min(kHeadRows, rows)));
+    decoders.push_back(std::make_unique<Decoder>(
+        backend, *communicator, spec, share, std::move(weights), rows, std::min(kHeadRows, rows)));
   }
   info.architecture = spec.architecture;
   info.context_length = spec.context;
@@ -212,7 +225,8 @@ Result<std::unique_ptr<ModelRunner>> load(const ModelFile& file,
                             hash_of(spec.ropes)};
   info.numerics_hash = XXH3_64bits(numerics.data(), sizeof(numerics));
   info.head_products = std::uint64_t{info.vocab_size} * spec.dim;
-  auto decoder = std::make_unique<DecoderTeam>(std::move(team), std::move(decoders));
+  auto decoder =
+      std::make_unique<DecoderTeam>(std::move(team), std::move(device_ranks), std::move(decoders));
   return std::make_unique<Runner>(std::move(info), std::move(decoder), rows);
 }
 

@@ -70,8 +70,8 @@ const CudaMatrix& own(const PackedMatrix* matrix) {
 
 class CudaBackend final : public Backend {
  public:
-  CudaBackend(std::unique_ptr<Device> device, unsigned threads)
-      : device_(std::move(device)), packers_(threads, false) {}
+  CudaBackend(std::unique_ptr<Device> device, unsigned threads, std::unique_ptr<NcclRank> rank)
+      : device_(std::move(device)), rank_(std::move(rank)), packers_(threads, false) {}
   ~CudaBackend() override { device_->settle(); }
 
   std::string_view name() const override { return "cuda"; }
@@ -114,7 +114,8 @@ class CudaBackend final : public Backend {
     device_->copy_out(to, reinterpret_cast<const std::byte*>(from), count * sizeof(float));
   }
 
-  Status adopt_arena(const KvArenaView& arena) override;
+  Status adopt_arena(const KvArenaView& arena, const KvHeads& heads) override;
+  std::string arena_note(const KvArenaView& arena) override;
   void bring_blocks(const KvArenaView& arena, std::span<const BlockId> blocks) override {
     copy_of(arena).bring(blocks);
   }
@@ -130,6 +131,11 @@ class CudaBackend final : public Backend {
     published_->wait(layer);
   }
   void settle() override { device_->settle(); }
+  void all_gather(std::span<float> all, std::span<const std::size_t> borders) override {
+    BATON_CHECK(rank_ != nullptr, "a backend that is alone has nobody to gather from");
+    const Status gathered = rank_->all_gather(all, borders, stream());
+    BATON_CHECK(gathered, gathered.error().message);
+  }
 
   void embed(const PackedMatrix& table,
              std::span<const TokenId> ids,
@@ -188,9 +194,18 @@ class CudaBackend final : public Backend {
     launch_gelu_mul(stream(), m, {gate, up, out, stride, u32(dim)});
   }
   void keep_rows(std::span<const std::uint32_t> rows, float* x, std::size_t dim) override {
-    if (!rows.empty()) {
+    if (!rows.empty() && dim > 0) {  // a rank may have no heads
       launch_keep_rows(
           stream(), {x, positions_.filled(rows.data(), rows.size()), u32(rows.size()), u32(dim)});
+    }
+  }
+  void spread_rows(
+      const float* from, std::size_t m, std::size_t width, std::size_t stride, float* to) override {
+    if (m > 0 && width > 0) {
+      device_->copy_inside(
+          reinterpret_cast<std::byte*>(to),
+          reinterpret_cast<const std::byte*>(from),
+          {width * sizeof(float), m, stride * sizeof(float), width * sizeof(float)});
     }
   }
   void add(float* x, const float* y, std::size_t n) override {
@@ -267,6 +282,7 @@ class CudaBackend final : public Backend {
   SplitRows split(FloatFormat format, const float* x, std::size_t m, std::size_t cols);
 
   const std::unique_ptr<Device> device_;
+  const std::unique_ptr<NcclRank> rank_;  // null: alone
   cpu::ThreadPool packers_;
   std::vector<std::byte> packed_;  // of the weight at hand
   std::map<const std::byte*, std::unique_ptr<ArenaCopy>> arenas_;
@@ -294,20 +310,28 @@ class CudaBackend final : public Backend {
 };
 
 // One copy an arena; arenas are few and stay as long as the backend.
-Status CudaBackend::adopt_arena(const KvArenaView& arena) {
+Status CudaBackend::adopt_arena(const KvArenaView& arena, const KvHeads& heads) {
   std::unique_ptr<ArenaCopy>& copy = arenas_[arena.base];
   if (copy == nullptr || copy->host().layout != arena.layout ||
-      copy->host().num_blocks != arena.num_blocks) {
+      copy->host().num_blocks != arena.num_blocks || copy->heads() != heads) {
     copy.reset();
-    BATON_ASSIGN(copy, ArenaCopy::create(*device_, arena));
+    BATON_ASSIGN(copy, ArenaCopy::create(*device_, arena, heads));
   }
   return {};
 }
 
 ArenaCopy& CudaBackend::copy_of(const KvArenaView& arena) {
-  const Status adopted = adopt_arena(arena);
-  BATON_CHECK(adopted, adopted.error().message);
-  return *arenas_[arena.base];
+  const auto copy = arenas_.find(arena.base);
+  BATON_CHECK(copy != arenas_.end(), "an arena that was not adopted");
+  return *copy->second;
+}
+
+std::string CudaBackend::arena_note(const KvArenaView& arena) {
+  return copy_of(arena).is_pinned()
+             ? "blocks go between the GPU and the network through the arena in pinned host memory"
+             : "blocks go between the GPU and the network through the arena in host memory, which "
+               "could not be pinned, so that copies are slow: raise the limit of locked memory "
+               "(ulimit -l)";
 }
 
 void CudaBackend::embed(const PackedMatrix& table,
@@ -465,7 +489,7 @@ void CudaBackend::write_kv(const KvArenaView& arena,
                    .values = v,
                    .stride = stride,
                    .num_rows = u32(host_places_.size()),
-                   .first_kv_head = params.first_kv_head,
+                   .first_kv_head = params.first_kv_head - copy_of(arena).heads().first,
                    .kv_heads = params.kv_heads});
 }
 
@@ -478,14 +502,18 @@ void CudaBackend::attention(const KvArenaView& arena,
   if (slices.empty()) {
     return;
   }
-  attention_.run(pages(arena, params.layer, slices), params, slices, q, q_stride, out);
+  AttentionParams on_device = params;
+  on_device.first_kv_head -= copy_of(arena).heads().first;
+  attention_.run(pages(arena, params.layer, slices), on_device, slices, q, q_stride, out);
 }
 
 }  // namespace
 
-Result<std::unique_ptr<Backend>> make_backend(std::unique_ptr<Device> device, unsigned threads) {
+Result<std::unique_ptr<Backend>> make_backend(std::unique_ptr<Device> device,
+                                              unsigned threads,
+                                              std::unique_ptr<NcclRank> rank) {
   try {
-    return std::make_unique<CudaBackend>(std::move(device), threads);
+    return std::make_unique<CudaBackend>(std::move(device), threads, std::move(rank));
   } catch (const std::system_error& error) {
     return fail(
         ErrorCode::Unavailable,
