@@ -55,6 +55,10 @@ void Backend::keep_rows(std::span<const std::uint32_t> rows, float* x, std::size
   }
 }
 
+void Backend::sample(float*, std::size_t, const SampleRows&, TokenId*) {
+  BATON_CHECK(false, "the engine samples what is in the host's memory");
+}
+
 void Backend::spread_rows(
     const float* from, std::size_t m, std::size_t width, std::size_t stride, float* to) {
   for (std::size_t row = 0; row < m; ++row) {

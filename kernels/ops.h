@@ -29,6 +29,7 @@
 #include "common/base/ids.h"
 #include "common/types/kv_layout.h"
 #include "kernels/dtype.h"
+#include "kernels/sampling_rows.h"
 
 namespace baton::kernels {
 
@@ -114,6 +115,14 @@ struct RouteParams {
   std::uint32_t count = 0;  // of experts
   std::uint32_t used = 0;   // by a row
   bool renormalise = false;
+};
+
+// How each row of logits is sampled; the rows name parts of the lists.
+struct SampleRows {
+  std::span<const SampleRow> rows;
+  std::span<const TokenBias> biases;
+  std::span<const SeenToken> seen;
+  std::span<const std::int32_t> barred;
 };
 
 class Backend {
@@ -217,6 +226,11 @@ class Backend {
   virtual void add_bias(float* x, std::size_t m, std::size_t dim, const float* bias) = 0;
   // x = cap * tanh(x / cap). [n]
   virtual void softcap(float* x, std::size_t n, float cap) = 0;
+
+  // Chooses a token for each row, where the backend's memory is a device's.
+  // logits: [rows][vocab], overwritten; tokens: [rows], in the host's memory,
+  // there when it returns. Without masks.
+  virtual void sample(float* logits, std::size_t vocab, const SampleRows& rows, TokenId* tokens);
 
   // Mixture of experts, in three steps around matmuls of an expert's rows each:
   // 1. A row's `used` largest logits, largest first, the lower index first among equals, and their

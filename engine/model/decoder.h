@@ -34,7 +34,6 @@ class Decoder {
           std::size_t max_head_rows);
 
   const DecoderSpec& spec() const { return spec_; }
-  std::uint32_t vocab() const { return share_.vocab.back(); }
   const DecoderWeights& weights() const { return weights_; }
   kernels::Backend& backend() { return backend_; }
   // The backend's, with this rank's heads.

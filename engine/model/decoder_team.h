@@ -53,8 +53,10 @@ class DecoderTeam {
     ranks_->run(
         [&](std::uint32_t rank) { hidden_[rank] = decoders_[rank]->run(rows, arena, layer_done); });
   }
-  // Logits of `count` of the wanted rows, from `first` on, in the host's memory: out[count][vocab].
-  void head(std::size_t first, std::size_t count, float* out) {
+  // Logits of `count` of the wanted rows, from `first` on, [count][vocab]: in
+  // `out`, or in the memory of `backend()` where that is a device's, until the
+  // next call.
+  float* head(std::size_t first, std::size_t count, float* out) {
     float* logits = nullptr;
     ranks_->run([&](std::uint32_t rank) {
       float* const of_rank = decoders_[rank]->head(hidden_[rank] + first * spec().dim, count, out);
@@ -62,10 +64,10 @@ class DecoderTeam {
         logits = of_rank;
       }
     });
-    if (logits != out) {
-      decoders_.front()->backend().download(logits, count * decoders_.front()->vocab(), out);
-    }
+    return logits;
   }
+  // Of rank 0, which has the logits.
+  kernels::Backend& backend() { return decoders_.front()->backend(); }
 
  private:
   std::unique_ptr<RankTeam> ranks_;

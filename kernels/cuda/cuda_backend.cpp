@@ -18,6 +18,7 @@
 #include "kernels/cuda/matmul_launches.h"
 #include "kernels/cuda/packed_weight.h"
 #include "kernels/cuda/row_launches.h"
+#include "kernels/cuda/sampling_launches.h"
 #include "kernels/cuda/scratch.h"
 #include "kernels/gguf_blocks.h"
 
@@ -25,7 +26,7 @@ namespace baton::kernels::cuda {
 namespace {
 
 // Raised whenever any operation's bits change.
-constexpr std::uint64_t kKernelRevision = 1;
+constexpr std::uint64_t kKernelRevision = 2;
 constexpr std::size_t kPadK = 64;  // K of x's rows beside float weights
 
 std::uint32_t u32(std::size_t value) {
@@ -222,6 +223,7 @@ class CudaBackend final : public Backend {
     }
   }
 
+  void sample(float* logits, std::size_t vocab, const SampleRows& rows, TokenId* tokens) override;
   void route(const float* logits,
              std::size_t m,
              const RouteParams& params,
@@ -304,6 +306,11 @@ class CudaBackend final : public Backend {
   Scratch<float> parts_{*device_};
   Scratch<std::uint32_t> experts_{*device_};
   Scratch<float> expert_weights_{*device_};
+  Scratch<SampleRow> sample_rows_{*device_};
+  Scratch<TokenBias> biases_{*device_};
+  Scratch<SeenToken> seen_{*device_};
+  Scratch<std::int32_t> barred_{*device_};
+  Scratch<std::int32_t> sampled_{*device_};
   AttentionRunner attention_{*device_};
   std::vector<std::uint32_t> host_tables_;
   std::vector<RowPlace> host_places_;
@@ -423,6 +430,28 @@ void CudaBackend::matmul(const float* x, std::size_t m, std::span<const MatmulOu
     launch_float_matmul(
         stream(), format, {w.floats(), rows, u32((cols + kPadK - 1) / kPadK * kPadK), target});
   }
+}
+
+void CudaBackend::sample(float* logits,
+                         std::size_t vocab,
+                         const SampleRows& rows,
+                         TokenId* tokens) {
+  const std::size_t count = rows.rows.size();
+  if (count == 0) {
+    return;
+  }
+  const SampleArgs args{.logits = logits,
+                        .rows = sample_rows_.filled(rows.rows.data(), count),
+                        .biases = biases_.filled(rows.biases.data(), rows.biases.size()),
+                        .seen = seen_.filled(rows.seen.data(), rows.seen.size()),
+                        .barred = barred_.filled(rows.barred.data(), rows.barred.size()),
+                        .masks = nullptr,
+                        .tokens = sampled_.at_least(count),
+                        .num_rows = u32(count),
+                        .vocab = u32(vocab)};
+  launch_sampling(stream(), args);
+  device_->copy_out(
+      tokens, reinterpret_cast<const std::byte*>(args.tokens), count * sizeof(TokenId));
 }
 
 void CudaBackend::route(const float* logits,

@@ -143,6 +143,15 @@ TEST_P(CudaRankTest, BlocksGoBetweenDifferentNumbersOfRanks) {
   }
 }
 
+// Sampled on the first rank's device.
+TEST_P(CudaRankTest, SampledAnswersAreTheSame) {
+  const SamplingParams params{.temperature = 1.1F, .top_p = 0.9F, .seed = 4};
+  const auto answer = [&](const Ranks& by) {
+    return Sequences(*by.runner, 1, 2 * kTokens).generate(0, tokens_, 5, 64, params);
+  };
+  EXPECT_EQ(answer(ranks(2)), answer(one_));
+}
+
 // The others would wait for it for ever.
 TEST_P(CudaRankTest, ARankThatCannotGoOnEndsTheProcess) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
