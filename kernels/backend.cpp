@@ -4,6 +4,7 @@
 #include <cstring>
 #include <new>
 
+#include "common/base/check.h"
 #include "kernels/ops.h"
 
 namespace baton::kernels {
@@ -27,7 +28,11 @@ void Backend::download(const float* from, std::size_t count, float* to) {
   std::copy_n(from, count, to);
 }
 
-Status Backend::adopt_arena(const KvArenaView&) {
+Status Backend::adopt_arena(const KvArenaView&, const KvHeads&) {
+  return {};
+}
+
+std::string Backend::arena_note(const KvArenaView&) {
   return {};
 }
 
@@ -38,11 +43,26 @@ void Backend::publish_kv(const KvArenaView&, std::uint32_t, std::span<const Atte
 
 void Backend::wait_published(std::uint32_t) {}
 
+void Backend::all_gather(std::span<float>, std::span<const std::size_t>) {
+  BATON_CHECK(false, "ranks in the host's memory exchange through their communicator");
+}
+
 void Backend::keep_rows(std::span<const std::uint32_t> rows, float* x, std::size_t dim) {
   for (std::size_t to = 0; to < rows.size(); ++to) {
     if (rows[to] != to) {
       std::memcpy(x + to * dim, x + rows[to] * dim, dim * sizeof(float));
     }
+  }
+}
+
+void Backend::sample(float*, std::size_t, const SampleRows&, TokenId*) {
+  BATON_CHECK(false, "the engine samples what is in the host's memory");
+}
+
+void Backend::spread_rows(
+    const float* from, std::size_t m, std::size_t width, std::size_t stride, float* to) {
+  for (std::size_t row = 0; row < m; ++row) {
+    std::copy_n(from + row * width, width, to + row * stride);
   }
 }
 

@@ -23,11 +23,13 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "common/base/error.h"
 #include "common/base/ids.h"
 #include "common/types/kv_layout.h"
 #include "kernels/dtype.h"
+#include "kernels/sampling_rows.h"
 
 namespace baton::kernels {
 
@@ -100,11 +102,27 @@ struct AttentionParams {
   float softcap = 0.0F;      // scores = softcap * tanh(scores / softcap); 0: off
 };
 
+// Some of an arena's KV heads.
+struct KvHeads {
+  std::uint32_t first = 0;
+  std::uint32_t count = 0;
+
+  bool operator==(const KvHeads&) const = default;
+};
+
 // How a router chooses a row's experts.
 struct RouteParams {
   std::uint32_t count = 0;  // of experts
   std::uint32_t used = 0;   // by a row
   bool renormalise = false;
+};
+
+// How each row of logits is sampled; the rows name parts of the lists.
+struct SampleRows {
+  std::span<const SampleRow> rows;
+  std::span<const TokenBias> biases;
+  std::span<const SeenToken> seen;
+  std::span<const std::int32_t> barred;
 };
 
 class Backend {
@@ -135,9 +153,11 @@ class Backend {
 
   // A KV arena lies in the host's memory, where the data plane fills and reads it; a device keeps a
   // copy of its own, which write_kv and attention use.
-  // Takes the memory for that early, where the first operation would. OutOfMemory says what to
-  // lower.
-  virtual Status adopt_arena(const KvArenaView& arena);
+  // Says which of its KV heads this backend computes, before the first use, and takes the memory
+  // for them. OutOfMemory says what to lower.
+  virtual Status adopt_arena(const KvArenaView& arena, const KvHeads& heads);
+  // How blocks come to that copy and back, for the log; empty where there is none.
+  virtual std::string arena_note(const KvArenaView& arena);
   // What others wrote into these blocks: write_kv and attention find it from now on.
   virtual void bring_blocks(const KvArenaView& arena, std::span<const BlockId> blocks);
   // Brings what write_kv wrote for these slices into the arena: blocks that are full now, and the
@@ -147,6 +167,10 @@ class Backend {
                           std::span<const AttentionSlice> slices,
                           bool all);
   virtual void wait_published(std::uint32_t layer);
+
+  // Where ranks compute a model together, each on a device of its own: `all` is cut at `borders`,
+  // this rank has written its part and gets the others'. All ranks make the same calls.
+  virtual void all_gather(std::span<float> all, std::span<const std::size_t> borders);
 
   // out[i] = scale * row ids[i] of the table. out: [ids][cols]
   virtual void embed(const PackedMatrix& table,
@@ -192,12 +216,21 @@ class Backend {
 
   // Moves these rows, ascending, to the front of x. x: [rows][dim]
   virtual void keep_rows(std::span<const std::uint32_t> rows, float* x, std::size_t dim);
+  // Moves rows apart: `stride` floats from one's beginning to the next's. from: [m][width]; to:
+  // [m][stride], of which the first `width` columns are written; no alias.
+  virtual void spread_rows(
+      const float* from, std::size_t m, std::size_t width, std::size_t stride, float* to);
   // x += y. [n]
   virtual void add(float* x, const float* y, std::size_t n) = 0;
   // Every row of x += bias. x: [m][dim]; bias: [dim].
   virtual void add_bias(float* x, std::size_t m, std::size_t dim, const float* bias) = 0;
   // x = cap * tanh(x / cap). [n]
   virtual void softcap(float* x, std::size_t n, float cap) = 0;
+
+  // Chooses a token for each row, where the backend's memory is a device's.
+  // logits: [rows][vocab], overwritten; tokens: [rows], in the host's memory,
+  // there when it returns. Without masks.
+  virtual void sample(float* logits, std::size_t vocab, const SampleRows& rows, TokenId* tokens);
 
   // Mixture of experts, in three steps around matmuls of an expert's rows each:
   // 1. A row's `used` largest logits, largest first, the lower index first among equals, and their
@@ -262,11 +295,15 @@ struct CpuOptions {
 Result<std::unique_ptr<Backend>> make_cpu_backend(const CpuOptions& options);
 
 struct CudaOptions {
-  std::uint32_t device = 0;  // number of the GPU, as the driver counts
+  std::uint32_t device = 0;  // number of the first GPU, as the driver counts
+  std::uint32_t ranks = 1;   // that compute a model together, each on a GPU of its own
 };
 
-// The backend of NVIDIA GPUs, from a library beside the program (kernels/cuda/plugin.h).
-// Unavailable: a sentence that names what is missing.
+// The backends of NVIDIA GPUs, one a rank, from a library beside the program
+// (kernels/cuda/plugin.h). Unavailable: a sentence that names what is missing.
+using Backends = std::vector<std::unique_ptr<Backend>>;
+Result<Backends> make_cuda_backends(const CudaOptions& options);
+// Of one rank.
 Result<std::unique_ptr<Backend>> make_cuda_backend(const CudaOptions& options);
 
 }  // namespace baton::kernels

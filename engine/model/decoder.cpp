@@ -33,7 +33,9 @@ Decoder::Decoder(kernels::Backend& backend,
       up_(backend, spec_.experts.count > 0 ? 0 : max_rows * share_.ffn.count),
       experts_(backend, spec_, share_, max_rows),
       normed_(backend, max_head_rows * spec_.dim),
-      device_logits_(backend, backend.is_on_host() ? 0 : max_head_rows * share_.vocab.back()),
+      device_logits_(
+          backend,
+          backend.is_on_host() || share_.rank > 0 ? 0 : max_head_rows * share_.vocab.back()),
       partials_(backend,
                 ranks.size() == 1
                     ? 0
@@ -41,7 +43,6 @@ Decoder::Decoder(kernels::Backend& backend,
                           spec_.dim),
       embedded_(backend, ranks.size() == 1 ? 0 : max_rows * spec_.dim),
       vocab_logits_(backend, ranks.size() == 1 ? 0 : max_head_rows * share_.vocab.back()) {
-  BATON_CHECK(backend.is_on_host() || ranks.size() == 1, "ranks exchange what is in host memory");
   for (const RopeSpec& rope : spec_.ropes) {
     ropes_.emplace_back(rope, max_rows);
   }
@@ -278,19 +279,13 @@ void Decoder::add_to_stream(float* block, std::size_t m, const FloatVector& post
   backend_.add(x_.data(), block, m * spec_.dim);
 }
 
-void Decoder::head(const float* hidden, std::size_t count, float* out) {
+float* Decoder::head(const float* hidden, std::size_t count, float* out) {
   backend_.rms_norm(
       hidden, count, spec_.dim, weights_.output_norm.data(), spec_.eps, normed_.data());
   const std::size_t vocab = share_.vocab.back();
+  float* const logits = backend_.is_on_host() ? out : device_logits_.data();
   if (ranks_.size() == 1) {
-    float* const logits = backend_.is_on_host() ? out : device_logits_.data();
     backend_.matmul(normed_.data(), count, std::array{MatmulOut{&weights_.head(), logits}});
-    if (spec_.logit_softcap != 0.0F) {
-      backend_.softcap(logits, count * vocab, spec_.logit_softcap);
-    }
-    if (logits != out) {
-      backend_.download(logits, count * vocab, out);
-    }
   } else {
     float* const all = vocab_logits_.data();
     std::vector<std::size_t> borders;
@@ -303,17 +298,18 @@ void Decoder::head(const float* hidden, std::size_t count, float* out) {
                       std::array{MatmulOut{&weights_.head(), all + borders[share_.rank]}});
     }
     ranks_.all_gather({all, count * vocab}, borders);
-    for (std::uint32_t rank = 0; share_.rank == 0 && rank < ranks_.size(); ++rank) {
-      const std::size_t width = share_.vocab[rank + 1] - share_.vocab[rank];
-      for (std::size_t row = 0; row < count; ++row) {
-        std::copy_n(
-            all + borders[rank] + row * width, width, out + row * vocab + share_.vocab[rank]);
-      }
+    if (share_.rank > 0) {
+      return nullptr;
     }
-    if (spec_.logit_softcap != 0.0F && share_.rank == 0) {
-      backend_.softcap(out, count * vocab, spec_.logit_softcap);
+    for (std::uint32_t rank = 0; rank < ranks_.size(); ++rank) {
+      const std::size_t width = share_.vocab[rank + 1] - share_.vocab[rank];
+      backend_.spread_rows(all + borders[rank], count, width, vocab, logits + share_.vocab[rank]);
     }
   }
+  if (spec_.logit_softcap != 0.0F) {
+    backend_.softcap(logits, count * vocab, spec_.logit_softcap);
+  }
+  return logits;
 }
 
 }  // namespace baton::engine

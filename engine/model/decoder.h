@@ -36,15 +36,20 @@ class Decoder {
   const DecoderSpec& spec() const { return spec_; }
   const DecoderWeights& weights() const { return weights_; }
   kernels::Backend& backend() { return backend_; }
+  // The backend's, with this rank's heads.
+  Status adopt_arena(const KvArenaView& arena) {
+    return backend_.adopt_arena(arena, {share_.kv_heads.first, share_.kv_heads.count});
+  }
 
   // From token ids to the hidden states of the wanted rows before the final norm: [wanted][dim] in
   // the backend's memory, valid until the next call. The ranks write one arena; rank 0 calls
   // `layer_done`.
   const float* run(const StepRows& rows, const KvArenaView& arena, const LayerDone& layer_done);
 
-  // Final norm and logits. hidden: [count][dim]; out: [count][vocab] in the host's memory, written
-  // by rank 0.
-  void head(const float* hidden, std::size_t count, float* out);
+  // Final norm and logits. hidden: [count][dim]. Rank 0 gives the logits, [count][vocab], in the
+  // backend's memory: `out` where that is the host's, else valid until the next call. Null: other
+  // ranks.
+  float* head(const float* hidden, std::size_t count, float* out);
 
  private:
   // Rows of a step and where the next operation reads and writes them.

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -33,6 +34,9 @@ struct RunnerOptions {
   // Pieces that the sums of attention output and down projections are made of: 1, or 4, which gives
   // the same bits on 1, 2 and 4 ranks.
   std::uint32_t partial_sums = 1;
+  // A device's memory for this arena is taken before that for the weights, and too little of it is
+  // an error; other arenas are taken at their first step.
+  std::optional<KvArenaView> arena{};
   PackedCacheOptions packed_cache{};
 };
 

@@ -14,6 +14,8 @@
 #include "engine/model/packed_cache.h"
 #include "engine/model/parts.h"
 #include "engine/model/rank_shares.h"
+#include "engine/parallel/device_communicator.h"
+#include "engine/sampling/sample_batch.h"
 #include "engine/sampling/sampler.h"
 
 namespace baton::engine {
@@ -40,6 +42,7 @@ class Runner final : public ModelRunner {
   StepResult run(const StepPlan& plan,
                  const KvArenaView& arena,
                  const LayerDone& layer_done) override {
+    adopt(arena);
     rows_.clear();
     StepResult result;
     std::vector<WantedRow> wanted;
@@ -60,13 +63,12 @@ class Runner final : public ModelRunner {
     if (rows_.size() == 0) {
       return result;
     }
-    const float* hidden = decoder_->run(rows_, arena, layer_done);
-    const std::size_t vocab = info_.vocab_size;
+    decoder_->run(rows_, arena, layer_done);
     for (std::size_t first = 0; first < wanted.size(); first += kHeadRows) {
-      const std::size_t count = std::min(kHeadRows, wanted.size() - first);
-      decoder_->head(hidden + first * decoder_->spec().dim, count, logits_.get());
-      for (std::size_t i = 0; i < count; ++i) {
-        take({logits_.get() + i * vocab, vocab}, wanted[first + i], plan, result);
+      const std::span rows = std::span(wanted).subspan(first);
+      head(first, rows.first(std::min(kHeadRows, rows.size())), plan);
+      for (std::size_t i = 0; i < kHeadRows && i < rows.size(); ++i) {
+        take(i, rows[i], plan, result);
       }
     }
     decoder_->settle();
@@ -74,14 +76,18 @@ class Runner final : public ModelRunner {
   }
 
   std::vector<float> logits(const SequenceSlice& slice, const KvArenaView& arena) override {
+    adopt(arena);
     rows_.clear();
     add(slice, arena, true);
-    const float* hidden = decoder_->run(rows_, arena, {});
+    decoder_->run(rows_, arena, {});
     const std::size_t vocab = info_.vocab_size;
     std::vector<float> out(rows_.size() * vocab);
     for (std::size_t first = 0; first < rows_.size(); first += kHeadRows) {
       const std::size_t count = std::min(kHeadRows, rows_.size() - first);
-      decoder_->head(hidden + first * decoder_->spec().dim, count, out.data() + first * vocab);
+      float* const to = out.data() + first * vocab;
+      if (const float* const logits = decoder_->head(first, count, to); logits != to) {
+        decoder_->backend().download(logits, count * vocab, to);
+      }
     }
     decoder_->settle();
     return out;
@@ -96,12 +102,49 @@ class Runner final : public ModelRunner {
     bool is_target = false;
   };
 
-  // Rows of a slice come in order; those behind a wrong draft are left out.
-  void take(std::span<float> logits,
-            const WantedRow& row,
-            const StepPlan& plan,
-            StepResult& result) {
+  // Whether the backend has the logits and samples this row, too.
+  bool is_chosen_there(const WantedRow& row, const StepPlan& plan) const {
+    return !decoder_->backend().is_on_host() && !row.is_target &&
+           is_for_backend(plan.slices[row.slice]);
+  }
+
+  // Of these rows, the first of them the step's `first`: the logits in logits_,
+  // or the token in chosen_ where the backend chooses.
+  void head(std::size_t first, std::span<const WantedRow> rows, const StepPlan& plan) {
+    float* const logits = decoder_->head(first, rows.size(), logits_.get());
+    if (logits == logits_.get()) {
+      return;
+    }
+    const std::size_t vocab = info_.vocab_size;
+    for (std::size_t i = 0; i < rows.size();) {
+      const bool there = is_chosen_there(rows[i], plan);
+      batch_.clear();
+      std::size_t end = i;
+      for (; end < rows.size() && is_chosen_there(rows[end], plan) == there; ++end) {
+        if (there) {
+          batch_.add(plan.slices[rows[end].slice], rows[end].number);
+        }
+      }
+      if (there) {
+        decoder_->backend().sample(logits + i * vocab, vocab, batch_.rows(), &chosen_[i]);
+      } else {
+        decoder_->backend().download(
+            logits + i * vocab, (end - i) * vocab, logits_.get() + i * vocab);
+      }
+      i = end;
+    }
+  }
+
+  // Row `i` of those that `head` had last. Rows of a slice come in order; those
+  // behind a wrong draft are left out.
+  void take(std::size_t i, const WantedRow& row, const StepPlan& plan, StepResult& result) {
     const SequenceSlice& slice = plan.slices[row.slice];
+    const std::span logits(logits_.get() + i * info_.vocab_size, info_.vocab_size);
+    const auto sample = [&] {
+      return is_chosen_there(row, plan)
+                 ? SampledToken{.token = chosen_[i], .logprob = 0.0F, .top = {}}
+                 : sampler_.sample(logits, slice, row.number);
+    };
     if (row.is_target) {
       result.scored[row.slice].push_back(
           sampler_.score(logits, slice.targets[row.number], slice.target_alternatives));
@@ -110,7 +153,7 @@ class Runner final : public ModelRunner {
     std::vector<SampledToken>& followed = result.followed[row.slice];
     if (row.number == 0) {
       if (slice.mask == nullptr || !slice.mask->is_late()) {
-        result.sampled[row.slice] = sampler_.sample(logits, slice);
+        result.sampled[row.slice] = sample();
       }
       return;
     }
@@ -120,12 +163,17 @@ class Runner final : public ModelRunner {
     const TokenId before =
         followed.empty() ? result.sampled[row.slice]->token : followed.back().token;
     if (before == slice.drafts[row.number - 1]) {
-      followed.push_back(sampler_.sample(logits, slice, row.number));
+      followed.push_back(sample());
     }
   }
 
-  void add(const SequenceSlice& slice, const KvArenaView& arena, bool all_wanted) {
+  void adopt(const KvArenaView& arena) {
     BATON_CHECK(arena.layout == info_.layout, "an arena of another layout");
+    const Status adopted = decoder_->adopt_arena(arena);
+    BATON_CHECK(adopted, adopted.error().message);
+  }
+
+  void add(const SequenceSlice& slice, const KvArenaView& arena, bool all_wanted) {
     BATON_CHECK(slice.first_position + slice.num_rows() <= info_.context_length,
                 "a slice past the end of the context");
     BATON_CHECK(slice.targets.empty() ||
@@ -142,7 +190,9 @@ class Runner final : public ModelRunner {
   const std::unique_ptr<DecoderTeam> decoder_;
   StepRows rows_;
   Sampler sampler_;
+  SampleBatch batch_;                      // that a backend samples
   const std::unique_ptr<float[]> logits_;  // [kHeadRows][vocab]
+  std::array<TokenId, kHeadRows> chosen_{};
 };
 
 // The same file may turn by other frequencies where the context is limited.
@@ -184,22 +234,27 @@ Result<std::unique_ptr<ModelRunner>> load(const ModelFile& file,
                rank_shares(file, spec, info.vocab_size, options.partial_sums, ranks));
   const std::size_t rows = options.max_step_tokens;
   auto team = std::make_unique<RankTeam>(ranks);
+  DecoderTeam::Communicators device_ranks;
   std::vector<std::unique_ptr<Decoder>> decoders;
   for (const RankShare& share : shares) {
     kernels::Backend& backend = *backends[share.rank];
+    Communicator* communicator = &team->communicator(share.rank);
+    if (!backend.is_on_host() && ranks > 1) {
+      communicator =
+          device_ranks.emplace_back(std::make_unique<DeviceCommunicator>(*communicator, backend))
+              .get();
+    }
+    if (options.arena) {
+      BATON_TRY(backend.adopt_arena(*options.arena, {share.kv_heads.first, share.kv_heads.count}));
+    }
     BATON_ASSIGN(auto weights, load_decoder_weights(file, spec, share, backend));
     info.weight_bytes += weights.bytes;
     // A table that only looks up embeddings is read a row at a time.
     info.step_weight_bytes += weights.bytes - weights.idle_expert_bytes -
                               (weights.output != nullptr ? weights.embedding->bytes() : 0);
     info.row_products += weights.layer_products;
-    decoders.push_back(std::make_unique<Decoder>(backend,
-                                                 team->communicator(share.rank),
-                                                 spec,
-                                                 share,
-                                                 std::move(weights),
-                                                 rows,
-                                                 std::min(kHeadRows, rows)));
+    decoders.push_back(std::make_unique<Decoder>(
+        backend, *communicator, spec, share, std::move(weights), rows, std::min(kHeadRows, rows)));
   }
   info.architecture = spec.architecture;
   info.context_length = spec.context;
@@ -212,7 +267,8 @@ Result<std::unique_ptr<ModelRunner>> load(const ModelFile& file,
                             hash_of(spec.ropes)};
   info.numerics_hash = XXH3_64bits(numerics.data(), sizeof(numerics));
   info.head_products = std::uint64_t{info.vocab_size} * spec.dim;
-  auto decoder = std::make_unique<DecoderTeam>(std::move(team), std::move(decoders));
+  auto decoder =
+      std::make_unique<DecoderTeam>(std::move(team), std::move(device_ranks), std::move(decoders));
   return std::make_unique<Runner>(std::move(info), std::move(decoder), rows);
 }
 

@@ -18,6 +18,7 @@
 #include "kernels/cuda/matmul_launches.h"
 #include "kernels/cuda/packed_weight.h"
 #include "kernels/cuda/row_launches.h"
+#include "kernels/cuda/sampling_launches.h"
 #include "kernels/cuda/scratch.h"
 #include "kernels/gguf_blocks.h"
 
@@ -25,7 +26,7 @@ namespace baton::kernels::cuda {
 namespace {
 
 // Raised whenever any operation's bits change.
-constexpr std::uint64_t kKernelRevision = 1;
+constexpr std::uint64_t kKernelRevision = 2;
 constexpr std::size_t kPadK = 64;  // K of x's rows beside float weights
 
 std::uint32_t u32(std::size_t value) {
@@ -70,8 +71,8 @@ const CudaMatrix& own(const PackedMatrix* matrix) {
 
 class CudaBackend final : public Backend {
  public:
-  CudaBackend(std::unique_ptr<Device> device, unsigned threads)
-      : device_(std::move(device)), packers_(threads, false) {}
+  CudaBackend(std::unique_ptr<Device> device, unsigned threads, std::unique_ptr<NcclRank> rank)
+      : device_(std::move(device)), rank_(std::move(rank)), packers_(threads, false) {}
   ~CudaBackend() override { device_->settle(); }
 
   std::string_view name() const override { return "cuda"; }
@@ -114,7 +115,8 @@ class CudaBackend final : public Backend {
     device_->copy_out(to, reinterpret_cast<const std::byte*>(from), count * sizeof(float));
   }
 
-  Status adopt_arena(const KvArenaView& arena) override;
+  Status adopt_arena(const KvArenaView& arena, const KvHeads& heads) override;
+  std::string arena_note(const KvArenaView& arena) override;
   void bring_blocks(const KvArenaView& arena, std::span<const BlockId> blocks) override {
     copy_of(arena).bring(blocks);
   }
@@ -130,6 +132,11 @@ class CudaBackend final : public Backend {
     published_->wait(layer);
   }
   void settle() override { device_->settle(); }
+  void all_gather(std::span<float> all, std::span<const std::size_t> borders) override {
+    BATON_CHECK(rank_ != nullptr, "a backend that is alone has nobody to gather from");
+    const Status gathered = rank_->all_gather(all, borders, stream());
+    BATON_CHECK(gathered, gathered.error().message);
+  }
 
   void embed(const PackedMatrix& table,
              std::span<const TokenId> ids,
@@ -188,9 +195,18 @@ class CudaBackend final : public Backend {
     launch_gelu_mul(stream(), m, {gate, up, out, stride, u32(dim)});
   }
   void keep_rows(std::span<const std::uint32_t> rows, float* x, std::size_t dim) override {
-    if (!rows.empty()) {
+    if (!rows.empty() && dim > 0) {  // a rank may have no heads
       launch_keep_rows(
           stream(), {x, positions_.filled(rows.data(), rows.size()), u32(rows.size()), u32(dim)});
+    }
+  }
+  void spread_rows(
+      const float* from, std::size_t m, std::size_t width, std::size_t stride, float* to) override {
+    if (m > 0 && width > 0) {
+      device_->copy_inside(
+          reinterpret_cast<std::byte*>(to),
+          reinterpret_cast<const std::byte*>(from),
+          {width * sizeof(float), m, stride * sizeof(float), width * sizeof(float)});
     }
   }
   void add(float* x, const float* y, std::size_t n) override {
@@ -207,6 +223,7 @@ class CudaBackend final : public Backend {
     }
   }
 
+  void sample(float* logits, std::size_t vocab, const SampleRows& rows, TokenId* tokens) override;
   void route(const float* logits,
              std::size_t m,
              const RouteParams& params,
@@ -267,6 +284,7 @@ class CudaBackend final : public Backend {
   SplitRows split(FloatFormat format, const float* x, std::size_t m, std::size_t cols);
 
   const std::unique_ptr<Device> device_;
+  const std::unique_ptr<NcclRank> rank_;  // null: alone
   cpu::ThreadPool packers_;
   std::vector<std::byte> packed_;  // of the weight at hand
   std::map<const std::byte*, std::unique_ptr<ArenaCopy>> arenas_;
@@ -288,26 +306,39 @@ class CudaBackend final : public Backend {
   Scratch<float> parts_{*device_};
   Scratch<std::uint32_t> experts_{*device_};
   Scratch<float> expert_weights_{*device_};
+  Scratch<SampleRow> sample_rows_{*device_};
+  Scratch<TokenBias> biases_{*device_};
+  Scratch<SeenToken> seen_{*device_};
+  Scratch<std::int32_t> barred_{*device_};
+  Scratch<std::int32_t> sampled_{*device_};
   AttentionRunner attention_{*device_};
   std::vector<std::uint32_t> host_tables_;
   std::vector<RowPlace> host_places_;
 };
 
 // One copy an arena; arenas are few and stay as long as the backend.
-Status CudaBackend::adopt_arena(const KvArenaView& arena) {
+Status CudaBackend::adopt_arena(const KvArenaView& arena, const KvHeads& heads) {
   std::unique_ptr<ArenaCopy>& copy = arenas_[arena.base];
   if (copy == nullptr || copy->host().layout != arena.layout ||
-      copy->host().num_blocks != arena.num_blocks) {
+      copy->host().num_blocks != arena.num_blocks || copy->heads() != heads) {
     copy.reset();
-    BATON_ASSIGN(copy, ArenaCopy::create(*device_, arena));
+    BATON_ASSIGN(copy, ArenaCopy::create(*device_, arena, heads));
   }
   return {};
 }
 
 ArenaCopy& CudaBackend::copy_of(const KvArenaView& arena) {
-  const Status adopted = adopt_arena(arena);
-  BATON_CHECK(adopted, adopted.error().message);
-  return *arenas_[arena.base];
+  const auto copy = arenas_.find(arena.base);
+  BATON_CHECK(copy != arenas_.end(), "an arena that was not adopted");
+  return *copy->second;
+}
+
+std::string CudaBackend::arena_note(const KvArenaView& arena) {
+  return copy_of(arena).is_pinned()
+             ? "blocks go between the GPU and the network through the arena in pinned host memory"
+             : "blocks go between the GPU and the network through the arena in host memory, which "
+               "could not be pinned, so that copies are slow: raise the limit of locked memory "
+               "(ulimit -l)";
 }
 
 void CudaBackend::embed(const PackedMatrix& table,
@@ -401,6 +432,28 @@ void CudaBackend::matmul(const float* x, std::size_t m, std::span<const MatmulOu
   }
 }
 
+void CudaBackend::sample(float* logits,
+                         std::size_t vocab,
+                         const SampleRows& rows,
+                         TokenId* tokens) {
+  const std::size_t count = rows.rows.size();
+  if (count == 0) {
+    return;
+  }
+  const SampleArgs args{.logits = logits,
+                        .rows = sample_rows_.filled(rows.rows.data(), count),
+                        .biases = biases_.filled(rows.biases.data(), rows.biases.size()),
+                        .seen = seen_.filled(rows.seen.data(), rows.seen.size()),
+                        .barred = barred_.filled(rows.barred.data(), rows.barred.size()),
+                        .masks = nullptr,
+                        .tokens = sampled_.at_least(count),
+                        .num_rows = u32(count),
+                        .vocab = u32(vocab)};
+  launch_sampling(stream(), args);
+  device_->copy_out(
+      tokens, reinterpret_cast<const std::byte*>(args.tokens), count * sizeof(TokenId));
+}
+
 void CudaBackend::route(const float* logits,
                         std::size_t m,
                         const RouteParams& params,
@@ -465,7 +518,7 @@ void CudaBackend::write_kv(const KvArenaView& arena,
                    .values = v,
                    .stride = stride,
                    .num_rows = u32(host_places_.size()),
-                   .first_kv_head = params.first_kv_head,
+                   .first_kv_head = params.first_kv_head - copy_of(arena).heads().first,
                    .kv_heads = params.kv_heads});
 }
 
@@ -478,14 +531,18 @@ void CudaBackend::attention(const KvArenaView& arena,
   if (slices.empty()) {
     return;
   }
-  attention_.run(pages(arena, params.layer, slices), params, slices, q, q_stride, out);
+  AttentionParams on_device = params;
+  on_device.first_kv_head -= copy_of(arena).heads().first;
+  attention_.run(pages(arena, params.layer, slices), on_device, slices, q, q_stride, out);
 }
 
 }  // namespace
 
-Result<std::unique_ptr<Backend>> make_backend(std::unique_ptr<Device> device, unsigned threads) {
+Result<std::unique_ptr<Backend>> make_backend(std::unique_ptr<Device> device,
+                                              unsigned threads,
+                                              std::unique_ptr<NcclRank> rank) {
   try {
-    return std::make_unique<CudaBackend>(std::move(device), threads);
+    return std::make_unique<CudaBackend>(std::move(device), threads, std::move(rank));
   } catch (const std::system_error& error) {
     return fail(
         ErrorCode::Unavailable,

@@ -14,11 +14,15 @@
 
 #include "common/base/error.h"
 #include "kernels/cuda/device_memory.h"
+#include "kernels/cuda/nccl_ranks.h"
 #include "kernels/ops.h"
 
 namespace baton::kernels::cuda {
 
-// `threads`: that pack weights.
-Result<std::unique_ptr<Backend>> make_backend(std::unique_ptr<Device> device, unsigned threads);
+// `threads`: that pack weights. `rank`: of this backend among those that share a model out; null:
+// it is alone.
+Result<std::unique_ptr<Backend>> make_backend(std::unique_ptr<Device> device,
+                                              unsigned threads,
+                                              std::unique_ptr<NcclRank> rank = nullptr);
 
 }  // namespace baton::kernels::cuda

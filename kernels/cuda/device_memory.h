@@ -18,6 +18,14 @@
 
 namespace baton::kernels::cuda {
 
+// `count` pieces of `bytes` each, the beginnings of neighbours so far apart.
+struct CopyShape {
+  std::size_t bytes = 0;
+  std::size_t count = 1;
+  std::size_t to_stride = 0;
+  std::size_t from_stride = 0;
+};
+
 class Device {
  public:
   virtual ~Device() = default;
@@ -31,19 +39,22 @@ class Device {
   virtual Result<std::byte*> allocate(std::size_t bytes) = 0;
   // Waits for what is on the streams.
   virtual void release(std::byte* memory) = 0;
-  // Makes host memory fit for copies beside the work; without it they are slower, not wrong.
-  virtual void pin(std::byte* memory, std::size_t bytes) = 0;
+  // Makes host memory fit for copies beside the work; false: it could not, and they are slower, not
+  // wrong.
+  virtual bool pin(std::byte* memory, std::size_t bytes) = 0;
   virtual void unpin(std::byte* memory) = 0;
 
   // `from` may change when it returns.
   virtual void copy_in(std::byte* to, const void* from, std::size_t bytes) = 0;
   // `from` is pinned and does not change until the stream has come so far.
-  virtual void copy_in_pinned(std::byte* to, const std::byte* from, std::size_t bytes) = 0;
+  virtual void copy_in_pinned(std::byte* to, const std::byte* from, const CopyShape& shape) = 0;
+  // From its memory to its memory.
+  virtual void copy_inside(std::byte* to, const std::byte* from, const CopyShape& shape) = 0;
   // Over when it returns.
   virtual void copy_out(void* to, const std::byte* from, std::size_t bytes) = 0;
   // Begins once the first stream's work so far is done, which `follow` says; `to` is pinned.
   virtual void follow() = 0;
-  virtual void copy_out_later(std::byte* to, const std::byte* from, std::size_t bytes) = 0;
+  virtual void copy_out_later(std::byte* to, const std::byte* from, const CopyShape& shape) = 0;
   // A place on the second stream, and waiting until it has been passed.
   using Mark = std::uint64_t;
   virtual Mark mark() = 0;

@@ -23,6 +23,22 @@ std::string words(cudaError_t error) {
   return fmt::format("{} ({})", cudaGetErrorString(error), cudaGetErrorName(error));
 }
 
+cudaError_t copy(std::byte* to,
+                 const std::byte* from,
+                 const CopyShape& shape,
+                 cudaMemcpyKind kind,
+                 cudaStream_t stream) {
+  return shape.count == 1 ? cudaMemcpyAsync(to, from, shape.bytes, kind, stream)
+                          : cudaMemcpy2DAsync(to,
+                                              shape.to_stride,
+                                              from,
+                                              shape.from_stride,
+                                              shape.bytes,
+                                              shape.count,
+                                              kind,
+                                              stream);
+}
+
 // The device cannot be trusted behind an error.
 void must(cudaError_t error, const char* what) {
   BATON_CHECK(error == cudaSuccess, fmt::format("CUDA failed {}: {}", what, words(error)));
@@ -98,11 +114,14 @@ class NvidiaDevice final : public Device {
     settle();
     must(cudaFree(memory), "giving memory back");
   }
-  void pin(std::byte* memory, std::size_t bytes) override {
+  bool pin(std::byte* memory, std::size_t bytes) override {
     use();
-    if (cudaHostRegister(memory, bytes, cudaHostRegisterDefault) != cudaSuccess) {
+    const cudaError_t error = cudaHostRegister(memory, bytes, cudaHostRegisterPortable);
+    if (error != cudaSuccess) {
       cudaGetLastError();  // copies wait for each other then
     }
+    // Another rank's device may have done it.
+    return error == cudaSuccess || error == cudaErrorHostMemoryAlreadyRegistered;
   }
   void unpin(std::byte* memory) override {
     use();
@@ -130,9 +149,13 @@ class NvidiaDevice final : public Device {
       bytes -= part;
     }
   }
-  void copy_in_pinned(std::byte* to, const std::byte* from, std::size_t bytes) override {
+  void copy_in_pinned(std::byte* to, const std::byte* from, const CopyShape& shape) override {
     use();
-    must(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, work_), "copying to the device");
+    must(copy(to, from, shape, cudaMemcpyHostToDevice, work_), "copying to the device");
+  }
+  void copy_inside(std::byte* to, const std::byte* from, const CopyShape& shape) override {
+    use();
+    must(copy(to, from, shape, cudaMemcpyDeviceToDevice, work_), "copying on the device");
   }
   void copy_out(void* to, const std::byte* from, std::size_t bytes) override {
     use();
@@ -147,10 +170,9 @@ class NvidiaDevice final : public Device {
     must(cudaEventRecord(followed_, work_), "recording an event");
     must(cudaStreamWaitEvent(copies_, followed_, 0), "ordering streams");
   }
-  void copy_out_later(std::byte* to, const std::byte* from, std::size_t bytes) override {
+  void copy_out_later(std::byte* to, const std::byte* from, const CopyShape& shape) override {
     use();
-    must(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, copies_),
-         "copying from the device");
+    must(copy(to, from, shape, cudaMemcpyDeviceToHost, copies_), "copying from the device");
   }
   Mark mark() override {
     use();

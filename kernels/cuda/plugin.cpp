@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 #include <system_error>
+#include <utility>
 
 namespace baton::kernels {
 namespace {
@@ -32,8 +33,7 @@ CudaPlaces CudaPlaces::beside_program() {
   return {.library = (program.parent_path() / kLibraryName).string()};
 }
 
-Result<std::unique_ptr<Backend>> load_cuda_backend(const CudaOptions& options,
-                                                   const CudaPlaces& places) {
+Result<Backends> load_cuda_backends(const CudaOptions& options, const CudaPlaces& places) {
   std::error_code ignored;
   if (!std::filesystem::exists(places.library, ignored)) {
     return fail(ErrorCode::Unavailable,
@@ -66,8 +66,13 @@ Result<std::unique_ptr<Backend>> load_cuda_backend(const CudaOptions& options,
   return make(options);
 }
 
+Result<Backends> make_cuda_backends(const CudaOptions& options) {
+  return load_cuda_backends(options, CudaPlaces::beside_program());
+}
+
 Result<std::unique_ptr<Backend>> make_cuda_backend(const CudaOptions& options) {
-  return load_cuda_backend(options, CudaPlaces::beside_program());
+  BATON_ASSIGN(Backends made, make_cuda_backends({.device = options.device, .ranks = 1}));
+  return std::move(made.front());
 }
 
 }  // namespace baton::kernels

@@ -7,7 +7,6 @@
 // a compute capability).
 #pragma once
 
-#include <memory>
 #include <string>
 
 #include "common/base/error.h"
@@ -19,22 +18,21 @@ struct CudaPlaces {
   std::string library;                  // path of libbaton_cuda.so
   std::string driver = "libcuda.so.1";  // the driver's library, which comes with the kernel module
 
-  // As `make_cuda_backend` looks: in the folder of the running program.
+  // As `make_cuda_backends` looks: in the folder of the running program.
   static CudaPlaces beside_program();
 };
 
-Result<std::unique_ptr<Backend>> load_cuda_backend(const CudaOptions& options,
-                                                   const CudaPlaces& places);
+Result<Backends> load_cuda_backends(const CudaOptions& options, const CudaPlaces& places);
 
 // What the library defines, by these names. It and the program are of one build: they hand each
 // other C++ values.
 inline constexpr char kCudaBuildSymbol[] = "baton_cuda_build";
-inline constexpr char kCudaMakeSymbol[] = "baton_cuda_make_backend";
+inline constexpr char kCudaMakeSymbol[] = "baton_cuda_make_backends";
 using CudaBuild = const char* (*)();
-using CudaMake = Result<std::unique_ptr<Backend>> (*)(const CudaOptions&);
+using CudaMake = Result<Backends> (*)(const CudaOptions&);
 
 // Equal where program and library may talk. The number is raised with every change of what they
 // share: `Backend` and the types in its functions.
-inline constexpr char kCudaBuild[] = "1, compiler " __VERSION__;
+inline constexpr char kCudaBuild[] = "2, compiler " __VERSION__;
 
 }  // namespace baton::kernels

@@ -33,25 +33,13 @@ Result<std::unique_ptr<Backend>> make_cpu(const EngineSection& engine) {
 }
 
 template <class Make>
-Result<std::vector<std::unique_ptr<Backend>>> for_ranks(std::uint32_t ranks, const Make& make) {
-  std::vector<std::unique_ptr<Backend>> out;
+Result<kernels::Backends> for_ranks(std::uint32_t ranks, const Make& make) {
+  kernels::Backends out;
   for (std::uint32_t rank = 0; rank < ranks; ++rank) {
-    BATON_ASSIGN(auto backend, make(rank));
+    BATON_ASSIGN(auto backend, make());
     out.push_back(std::move(backend));
   }
   return out;
-}
-
-Result<std::vector<std::unique_ptr<Backend>>> cuda_ranks(const EngineSection& engine) {
-  if (engine.tensor_parallel > 1) {
-    return fail(ErrorCode::Unavailable,
-                fmt::format("no CUDA: this build computes on one GPU a node, and "
-                            "engine.tensor_parallel is {}",
-                            engine.tensor_parallel));
-  }
-  return for_ranks(1, [&](std::uint32_t rank) {
-    return kernels::make_cuda_backend({.device = engine.device + rank});
-  });
 }
 
 }  // namespace
@@ -59,7 +47,8 @@ Result<std::vector<std::unique_ptr<Backend>>> cuda_ranks(const EngineSection& en
 Result<ChosenBackends> choose_backends(const EngineSection& engine) {
   ChosenBackends out;
   if (engine.backend == "cuda" || engine.backend == "auto") {
-    auto cuda = cuda_ranks(engine);
+    auto cuda =
+        kernels::make_cuda_backends({.device = engine.device, .ranks = engine.tensor_parallel});
     if (cuda) {
       out.ranks = std::move(*cuda);
       return out;
@@ -70,13 +59,12 @@ Result<ChosenBackends> choose_backends(const EngineSection& engine) {
     out.note = "engine.backend auto: the CPU computes; " + cuda.error().message;
   }
   if (engine.backend == "reference") {
-    BATON_ASSIGN(out.ranks, for_ranks(engine.tensor_parallel, [](std::uint32_t) {
+    BATON_ASSIGN(out.ranks, for_ranks(engine.tensor_parallel, [] {
                    return Result<std::unique_ptr<Backend>>(kernels::make_reference_backend());
                  }));
     return out;
   }
-  BATON_ASSIGN(out.ranks,
-               for_ranks(engine.tensor_parallel, [&](std::uint32_t) { return make_cpu(engine); }));
+  BATON_ASSIGN(out.ranks, for_ranks(engine.tensor_parallel, [&] { return make_cpu(engine); }));
   return out;
 }
 

@@ -129,7 +129,6 @@ Result<std::unique_ptr<ModelHost>> ModelHost::load(const ClusterConfig& config,
   host->backends_ = std::move(chosen.ranks);
   std::vector<kernels::Backend*> backends;
   for (const auto& backend : host->backends_) {
-    BATON_TRY(backend->adopt_arena(host->kv_->arena()));
     backends.push_back(backend.get());
   }
   BATON_ASSIGN(host->runner_,
@@ -141,7 +140,11 @@ Result<std::unique_ptr<ModelHost>> ModelHost::load(const ClusterConfig& config,
                                           .max_step_tokens = max_step_tokens,
                                           .kv_dtype = *dtype,
                                           .partial_sums = partial_sums_of(config),
+                                          .arena = host->kv_->arena(),
                                           .packed_cache = packed_cache(config.model, log)})));
+  if (const std::string note = backends.front()->arena_note(host->kv_->arena()); !note.empty()) {
+    log.info("{}", note);
+  }
   BATON_ASSIGN(const double tokens_per_s, warm_up(*host->runner_, *host->kv_));
   host->digest_ = digest_for(transfer.digest, layout, tokens_per_s);
   if (may_draft && config.decode.speculation.mode == "draft") {

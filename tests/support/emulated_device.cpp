@@ -14,6 +14,7 @@
 namespace baton::testing {
 namespace {
 
+using kernels::cuda::CopyShape;
 using kernels::cuda::Device;
 using kernels::cuda::Stream;
 
@@ -51,24 +52,34 @@ class EmulatedDevice final : public Device {
     left_ += piece->second.bytes;
     memory_.erase(piece);
   }
-  void pin(std::byte*, std::size_t) override {}
+  bool pin(std::byte*, std::size_t) override { return true; }
   void unpin(std::byte*) override {}
 
   void copy_in(std::byte* to, const void* from, std::size_t bytes) override {
     expect_own(to, bytes);
     std::memcpy(to, from, bytes);
   }
-  void copy_in_pinned(std::byte* to, const std::byte* from, std::size_t bytes) override {
-    copy_in(to, from, bytes);
+  void copy_in_pinned(std::byte* to, const std::byte* from, const CopyShape& shape) override {
+    for (std::size_t i = 0; i < shape.count; ++i) {
+      copy_in(to + i * shape.to_stride, from + i * shape.from_stride, shape.bytes);
+    }
+  }
+  void copy_inside(std::byte* to, const std::byte* from, const CopyShape& shape) override {
+    for (std::size_t i = 0; i < shape.count; ++i) {
+      expect_own(from + i * shape.from_stride, shape.bytes);
+    }
+    copy_in_pinned(to, from, shape);
   }
   void copy_out(void* to, const std::byte* from, std::size_t bytes) override {
     expect_own(from, bytes);
     std::memcpy(to, from, bytes);
   }
   void follow() override {}
-  void copy_out_later(std::byte* to, const std::byte* from, std::size_t bytes) override {
-    expect_own(from, bytes);
-    later_.push_back({to, from, bytes});
+  void copy_out_later(std::byte* to, const std::byte* from, const CopyShape& shape) override {
+    for (std::size_t i = 0; i < shape.count; ++i) {
+      expect_own(from + i * shape.from_stride, shape.bytes);
+      later_.push_back({to + i * shape.to_stride, from + i * shape.from_stride, shape.bytes});
+    }
   }
   Mark mark() override { return landed_ + later_.size(); }
   void wait(Mark mark) override {

@@ -215,6 +215,98 @@ INSTANTIATE_TEST_SUITE_P(Chosen,
                          ::testing::Values(Case{"qwen3moe", DType::F32, KvDType::F32}),
                          name_of);
 
+// A request without log-probabilities is sampled on the device, one with them on the host.
+class CudaSampledTest : public ::testing::Test {
+ protected:
+  static std::unique_ptr<const ModelFile> small() {
+    return open_tiny(baton::testing::tiny_model_for("llama", DType::Q8_0));
+  }
+  static std::vector<SamplingParams> requests() {
+    SamplingParams edited{.temperature = 1.2F, .top_k = 30, .seed = 77};
+    edited.repetition_penalty = 1.3F;
+    edited.presence_penalty = 0.4F;
+    edited.frequency_penalty = 0.2F;
+    edited.logit_bias = {{7, 3.0F}, {9, -4.0F}};
+    return {SamplingParams{.temperature = 0.0F},
+            SamplingParams{.temperature = 0.9F, .seed = 4},
+            SamplingParams{.temperature = 1.5F, .top_p = 0.8F, .min_p = 0.02F, .seed = 5},
+            edited};
+  }
+  static SamplingParams on_host(SamplingParams params) {
+    params.num_logprobs = 1;
+    return params;
+  }
+
+  const std::unique_ptr<const ModelFile> file_ = small();
+  const Model model_{*file_, emulated()};
+  const std::vector<TokenId> tokens_ = some_tokens(model_.runner->info().vocab_size);
+};
+
+TEST_F(CudaSampledTest, AnswersAreThoseOfTheHostsSampler) {
+  for (const SamplingParams& params : requests()) {
+    const auto answer = [&](const SamplingParams& by) {
+      return Sequences(*model_.runner, 1, 2 * kTokens).generate(0, tokens_, 8, 64, by);
+    };
+    const std::vector<TokenId> want = answer(on_host(params));
+    EXPECT_EQ(answer(params), want) << params.temperature;
+  }
+}
+
+// Two of each kind in one step, and a prompt that is scored.
+TEST_F(CudaSampledTest, RequestsOfBothKindsShareAStep) {
+  const std::vector<SamplingParams> params = requests();
+  const std::vector<SamplingParams> by{
+      params[1], on_host(params[2]), on_host(params[3]), params[3], params[2]};
+  Sequences sequences(*model_.runner, by.size(), kTokens);
+  const std::span<const TokenId> prompt = std::span(tokens_).first(9);
+  StepPlan plan;
+  for (std::size_t i = 0; i < by.size(); ++i) {
+    plan.slices.push_back(sequences.slice(i, prompt, 0));
+    plan.slices[i].sample = true;
+    plan.slices[i].sampling = &by[i];
+    plan.slices[i].prompt = prompt;
+    plan.slices[i].barred = std::span(tokens_).subspan(i, 2);
+  }
+  plan.slices[4].targets = std::span(tokens_).subspan(1, 8);
+  plan.slices[4].target_alternatives = 1;
+  const StepResult got = model_.runner->run(plan, sequences.arena(), {});
+  ASSERT_EQ(got.scored[4].size(), 8U);
+  for (std::size_t i = 0; i < by.size(); ++i) {
+    const SamplingParams host = on_host(by[i]);
+    StepPlan alone{{plan.slices[i]}};
+    alone.slices[0].sampling = &host;
+    const StepResult want = model_.runner->run(alone, sequences.arena(), {});
+    ASSERT_TRUE(got.sampled[i] && want.sampled[0]);
+    EXPECT_EQ(got.sampled[i]->token, want.sampled[0]->token) << i;
+    EXPECT_EQ(got.sampled[i]->top.empty(), by[i].num_logprobs < 0) << i;
+    if (i == 4) {
+      EXPECT_EQ(got.scored[4].back().logprob, want.scored[0].back().logprob);
+    }
+  }
+}
+
+// What is sampled behind right drafts is kept, what is behind a wrong one is not.
+TEST_F(CudaSampledTest, DraftsAreFollowedAsOnTheHost) {
+  const SamplingParams params = requests()[3];
+  const std::vector<TokenId> answer =
+      Sequences(*model_.runner, 1, 2 * kTokens).generate(0, tokens_, 4, 64, on_host(params));
+  const std::vector<TokenId> drafts{answer[0], answer[1] + 1, answer[2]};
+  const SamplingParams host = on_host(params);
+  for (const SamplingParams* by : {&params, &host}) {
+    const Sequences sequences(*model_.runner, 1, 2 * kTokens);
+    StepPlan plan{{sequences.slice(0, tokens_, 0)}};
+    plan.slices[0].sample = true;
+    plan.slices[0].sampling = by;
+    plan.slices[0].prompt = tokens_;
+    plan.slices[0].drafts = drafts;
+    const StepResult got = model_.runner->run(plan, sequences.arena(), {});
+    ASSERT_TRUE(got.sampled[0]);
+    EXPECT_EQ(got.sampled[0]->token, answer[0]);
+    ASSERT_EQ(got.followed[0].size(), 1U);
+    EXPECT_EQ(got.followed[0][0].token, answer[1]);
+  }
+}
+
 TEST(CudaBackend, TooLittleMemoryIsAnError) {
   auto options = baton::testing::tiny_model_for("llama", DType::F32);
   const auto file = open_tiny(options);

@@ -1,32 +1,16 @@
-// What kernel tests share: every backend present, random weights of every type, and a decoder of
-// GGUF blocks written element by element, on purpose unlike the one under test.
+// What tests of the CPU's kernels share: every backend present, and random weights.
 //
 // Thread: one. Failure: a backend that should exist and does not ends the test program.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
 #include <memory>
-#include <random>
 #include <string>
 #include <vector>
 
 #include "kernels/ops.h"
-#include "tests/unit/kernels/float_rows.h"
+#include "tests/unit/kernels/random_weights.h"
 
 namespace baton::kernels::testing {
-
-inline constexpr DType kAllTypes[] = {DType::F32,
-                                      DType::F16,
-                                      DType::BF16,
-                                      DType::Q4_0,
-                                      DType::Q4_1,
-                                      DType::Q5_0,
-                                      DType::Q5_1,
-                                      DType::Q8_0,
-                                      DType::Q4_K,
-                                      DType::Q5_K,
-                                      DType::Q6_K};
 
 struct NamedBackend {
   std::string name;
@@ -36,19 +20,4 @@ struct NamedBackend {
 std::vector<NamedBackend> cpu_backends();
 // Those and the reference.
 std::vector<NamedBackend> all_backends();
-
-struct RandomWeight {
-  DType dtype;
-  std::size_t rows;
-  std::size_t cols;
-  std::vector<std::byte> bytes;
-  WeightView view() const { return {dtype, rows, cols, bytes}; }
-};
-// Values of about unit size or less; every code and scale bit pattern occurs.
-RandomWeight random_weight(DType dtype, std::size_t rows, std::size_t cols, std::mt19937& rng);
-
-// Element i of a row.
-double oracle_element(DType dtype, const std::byte* row, std::size_t i);
-std::vector<double> oracle_values(const RandomWeight& weight);
-
 }  // namespace baton::kernels::testing

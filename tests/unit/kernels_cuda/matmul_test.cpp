@@ -15,7 +15,7 @@
 #include "kernels/cuda/packed_weight.h"
 #include "kernels/gguf_blocks.h"
 #include "kernels/kv_codes.h"
-#include "tests/unit/kernels/kernel_fixtures.h"
+#include "tests/unit/kernels/random_weights.h"
 
 namespace baton::kernels::cuda {
 namespace {

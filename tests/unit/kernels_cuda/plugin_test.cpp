@@ -18,7 +18,7 @@ using ::testing::HasSubstr;
 constexpr char kPresent[] = "libc.so.6";
 
 std::string error_of(const CudaPlaces& places, const CudaOptions& options = {}) {
-  const auto made = load_cuda_backend(options, places);
+  const auto made = load_cuda_backends(options, places);
   EXPECT_FALSE(made);
   EXPECT_EQ(made.error().code, ErrorCode::Unavailable);
   return made.error().message;
@@ -54,13 +54,15 @@ TEST(CudaPlugin, RefusesALibraryOfAnotherBuild) {
 }
 
 TEST(CudaPlugin, HandsOverWhatTheLibraryMakes) {
-  const auto made = load_cuda_backend({.device = 3}, {.library = FAKE_PLUGIN, .driver = kPresent});
+  const auto made =
+      load_cuda_backends({.device = 3, .ranks = 2}, {.library = FAKE_PLUGIN, .driver = kPresent});
   ASSERT_TRUE(made) << made.error().message;
-  EXPECT_EQ((*made)->name(), "reference");
+  ASSERT_EQ(made->size(), 2U);
+  EXPECT_EQ(made->front()->name(), "reference");
 }
 
 TEST(CudaPlugin, HandsOverWhatTheLibraryFindsLacking) {
-  const auto made = load_cuda_backend({.device = 7}, {.library = FAKE_PLUGIN, .driver = kPresent});
+  const auto made = load_cuda_backends({.device = 7}, {.library = FAKE_PLUGIN, .driver = kPresent});
   ASSERT_FALSE(made);
   EXPECT_EQ(made.error().message, "no device 7");
 }
