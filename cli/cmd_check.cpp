@@ -109,8 +109,10 @@ int run(const CheckArguments& arguments) {
              config->prefill.pool.size(),
              config->decode.pool.size(),
              config->transfer.transport);
-  fmt::print(
-      "  gateway  API {}, control {}\n", config->gateway.listen, config->gateway.control_listen);
+  fmt::print("  gateway  API {}, control {}{}\n",
+             config->gateway.listen,
+             config->gateway.control_listen,
+             config->cluster.tls.is_on() ? ", certificates on both sides" : "");
   print_pool("prefill", config->prefill.pool);
   print_pool("decode", config->decode.pool);
   const auto path = resolve_model_path(config->model, CataloguePlaces::from_environment());

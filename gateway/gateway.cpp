@@ -306,7 +306,9 @@ Gateway::~Gateway() {
 Result<std::unique_ptr<Gateway>> Gateway::start(const ClusterConfig& config,
                                                 const Logger& log,
                                                 GatewayTuning tuning) {
-  BATON_ASSIGN(std::shared_ptr<ControlTls> control_tls, ControlTls::load(config.cluster.tls, log));
+  const ControlTlsSection& named = config.cluster.tls;
+  const ControlTlsFiles files{named.certificate, named.key, named.authority};
+  BATON_ASSIGN(std::shared_ptr<ControlTls> control_tls, ControlTls::load(files, log));
   std::unique_ptr<Gateway> gateway(
       new Gateway(std::make_unique<Parts>(config, log, tuning, std::move(control_tls))));
   Parts& parts = *gateway->parts_;

@@ -23,12 +23,11 @@ Status read_file(const char* key, const std::string& path, const error_code& err
 
 }  // namespace
 
-Result<std::shared_ptr<ControlTls>> ControlTls::load(const ControlTlsSection& files,
-                                                     const Logger& log) {
-  if (!files.is_on()) {
+Result<std::shared_ptr<ControlTls>> ControlTls::load(ControlTlsFiles files, const Logger& log) {
+  if (files.certificate.empty()) {
     return nullptr;
   }
-  std::shared_ptr<ControlTls> tls(new ControlTls(files, log));
+  std::shared_ptr<ControlTls> tls(new ControlTls(std::move(files), log));
   BATON_TRY(tls->read());
   return tls;
 }

@@ -10,18 +10,25 @@
 #include <boost/asio/ssl/context.hpp>
 #include <cstdint>
 #include <memory>
+#include <string>
+#include <utility>
 
 #include "common/base/error.h"
-#include "common/config/cluster_config.h"
 #include "common/obs/log.h"
 
 namespace baton {
 
+// PEM files: cluster.tls of the configuration.
+struct ControlTlsFiles {
+  std::string certificate;  // empty: plain TCP
+  std::string key;
+  std::string authority;
+};
+
 class ControlTls {
  public:
-  // Null when the section names no files.
-  static Result<std::shared_ptr<ControlTls>> load(const ControlTlsSection& files,
-                                                  const Logger& log);
+  // Null for plain TCP.
+  static Result<std::shared_ptr<ControlTls>> load(ControlTlsFiles files, const Logger& log);
 
   // TLS 1.3 for either side, for one more connection.
   boost::asio::ssl::context& context();
@@ -29,11 +36,11 @@ class ControlTls {
  private:
   using Stamps = std::array<std::int64_t, 3>;  // times of the files
 
-  ControlTls(ControlTlsSection files, const Logger& log) : files_(std::move(files)), log_(log) {}
+  ControlTls(ControlTlsFiles files, const Logger& log) : files_(std::move(files)), log_(log) {}
   Stamps stamps() const;
   Status read();
 
-  const ControlTlsSection files_;
+  const ControlTlsFiles files_;
   const Logger& log_;
   Stamps read_at_{};
   std::unique_ptr<boost::asio::ssl::context> context_;

@@ -208,7 +208,9 @@ Result<std::string> serve(const Arguments& arguments, const NodeProgram& program
   BATON_ASSIGN(const std::vector<unsigned> cores, parse_cores(entry.engine.cores));
   BATON_TRY(stay_on(cores));
   BATON_ASSIGN(const Logger log, Logger::create({config.log.level, config.log.format, entry.name}));
-  BATON_ASSIGN(std::shared_ptr<ControlTls> tls, ControlTls::load(config.cluster.tls, log));
+  const ControlTlsSection& named = config.cluster.tls;
+  const ControlTlsFiles files{named.certificate, named.key, named.authority};
+  BATON_ASSIGN(std::shared_ptr<ControlTls> tls, ControlTls::load(files, log));
   BATON_ASSIGN(
       const std::unique_ptr<ModelHost> model,
       ModelHost::load(config, entry.engine, info.max_step_tokens(config), info.may_draft, log));

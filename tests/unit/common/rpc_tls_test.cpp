@@ -43,7 +43,7 @@ class RpcTls : public ::testing::Test {
     testing::write_certificate(file(name + ".pem"), file(name + ".key"), name);
   }
   std::string file(const std::string& name) const { return folder_ + "/" + name; }
-  ControlTlsSection files(const std::string& name, const std::string& authority) const {
+  ControlTlsFiles files(const std::string& name, const std::string& authority) const {
     return {file(name + ".pem"), file(name + ".key"), file(authority + ".pem")};
   }
   RpcOptions options(const std::string& name, const std::string& authority) {
@@ -180,7 +180,7 @@ TEST_F(RpcTls, NewCertificatesAreTakenForTheNextConnection) {
 }
 
 TEST_F(RpcTls, FilesThatAreWrongAreNamed) {
-  ControlTlsSection section = files("ours", "ours");
+  ControlTlsFiles section = files("ours", "ours");
   section.key = file("none.key");
   const auto none = ControlTls::load(section, log_);
   ASSERT_FALSE(none);
