@@ -237,11 +237,11 @@ def test_every_example_configuration_is_good():
 def test_help_everywhere():
     top = subprocess.run([BIN / "baton", "--help"], capture_output=True, text=True)
     assert top.returncode == 0
-    for command in ("up", "chat", "status", "drain", "key", "pull", "check", "bench", "perplexity"):
+    for command in ("up", "chat", "status", "trace", "drain", "key", "pull", "check", "bench", "perplexity", "plan", "rules"):
         assert command in top.stdout
         done = subprocess.run([BIN / "baton", command, "--help"], capture_output=True, text=True)
         assert done.returncode == 0 and "Example" in done.stdout, command
     assert subprocess.run([BIN / "baton", "fly"], capture_output=True).returncode == 2
     for program in ("baton-gateway", "baton-prefill", "baton-decode"):
         assert subprocess.run([BIN / program, "--no-such-flag"], capture_output=True).returncode == 2, program
-    assert subprocess.run([BIN / "baton", "pull", "no-such-model"], capture_output=True).returncode == 1
+    assert subprocess.run([BIN / "baton", "pull", "no-such-model"], capture_output=True).returncode == 2
