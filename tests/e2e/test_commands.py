@@ -237,7 +237,8 @@ def test_every_example_configuration_is_good():
 def test_help_everywhere():
     top = subprocess.run([BIN / "baton", "--help"], capture_output=True, text=True)
     assert top.returncode == 0
-    for command in ("up", "chat", "status", "trace", "drain", "key", "pull", "check", "bench", "perplexity", "plan", "rules"):
+    for command in ("up", "chat", "status", "trace", "drain", "key", "pull", "check", "bench", "perplexity", "plan",
+                    "rules"):
         assert command in top.stdout
         done = subprocess.run([BIN / "baton", command, "--help"], capture_output=True, text=True)
         assert done.returncode == 0 and "Example" in done.stdout, command

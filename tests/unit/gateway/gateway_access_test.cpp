@@ -88,6 +88,11 @@ TEST_F(GatewayAccess, StatusAndDrainingAreForAdmins) {
   EXPECT_EQ(call("GET", "/baton/status", ""), 401);
   EXPECT_EQ(call("GET", "/baton/status", kBearer), 403);
   EXPECT_EQ(call("GET", "/baton/status", kAdmin), 200);
+  for (const std::string path : {"/baton/requests", "/baton/requests/0123456789abcdef"}) {
+    EXPECT_EQ(call("GET", path, ""), 401) << path;
+    EXPECT_EQ(call("GET", path, kBearer), 403) << path;
+  }
+  EXPECT_EQ(call("GET", "/baton/requests", kAdmin), 200);
   const std::string drain = "/v1/baton/nodes/d0/drain";
   EXPECT_EQ(call("POST", drain, ""), 401);
   EXPECT_EQ(call("POST", drain, kBearer), 403);
