@@ -17,6 +17,7 @@
 #include "tests/support/emulated_mma.h"
 
 #ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
 #endif
 
@@ -31,7 +32,8 @@ constexpr std::size_t kStackBytes = 256 * 1024;  // touched as far as it is used
 constexpr std::size_t kStaticShared = 48 * 1024;
 constexpr std::size_t kDynamicShared = 227 * 1024;  // sm_90; sm_80 has 163
 
-// Tells the address sanitizer which stack runs.
+// Tells the address sanitizer which stack runs, and that memory is no stack any more: what it has
+// marked there would count for whatever is mapped at the same place next.
 #ifdef __SANITIZE_ADDRESS__
 void leave_stack(void** fake, const void* bottom, std::size_t size) {
   __sanitizer_start_switch_fiber(fake, bottom, size);
@@ -39,9 +41,13 @@ void leave_stack(void** fake, const void* bottom, std::size_t size) {
 void enter_stack(void* fake, const void** bottom, std::size_t* size) {
   __sanitizer_finish_switch_fiber(fake, bottom, size);
 }
+void forget_stacks(const void* base, std::size_t size) {
+  __asan_unpoison_memory_region(base, size);
+}
 #else
 void leave_stack(void**, const void*, std::size_t) {}
 void enter_stack(void*, const void**, std::size_t*) {}
+void forget_stacks(const void*, std::size_t) {}
 #endif
 
 // Stacks of a block's threads, used again by the next block.
@@ -59,7 +65,10 @@ class Stacks {
   }
   Stacks(const Stacks&) = delete;
   Stacks& operator=(const Stacks&) = delete;
-  ~Stacks() { ::munmap(base_, bytes_); }
+  ~Stacks() {
+    forget_stacks(base_, bytes_);
+    ::munmap(base_, bytes_);
+  }
 
   std::byte* bottom(unsigned thread) const {
     return static_cast<std::byte*>(base_) + thread * kStackBytes;
