@@ -20,44 +20,32 @@ struct StatusArguments {
   bool json = false;
 };
 
-template <class Print>
-void for_each_object(const json::object& status, const char* key, const Print& print) {
-  const json::value* list = status.if_contains(key);
-  if (list == nullptr || !list->is_array()) {
-    return;
-  }
-  for (const json::value& entry : list->as_array()) {
-    if (const json::object* fields = entry.if_object()) {
-      print(*fields);
-    }
-  }
-}
-
 // What gets no work: pairs whose blocks arrived changed, and what has failed again and again.
 void print_faults(const json::object& status) {
-  for_each_object(status, "pairs_out", [](const json::object& pair) {
+  for (const json::object* pair : objects_of(status, "pairs_out")) {
     fmt::print("pair {} {}: out until one is started anew, blocks arrived changed\n",
-               cell(pair, "prefill"),
-               cell(pair, "decode"));
-  });
-  for_each_object(status, "breakers", [](const json::object& part) {
-    const bool is_pair = part.contains("decode");
+               cell(*pair, "prefill"),
+               cell(*pair, "decode"));
+  }
+  for (const json::object* part : objects_of(status, "breakers")) {
+    const bool is_pair = part->contains("decode");
     fmt::print("{} {}{}: breaker {}, {} faults in a row, {} ms left\n",
                is_pair ? "pair" : "node",
-               cell(part, "node"),
-               is_pair ? " " + cell(part, "decode") : "",
-               cell(part, "state"),
-               cell(part, "faults"),
-               cell(part, "open_for_ms"));
-  });
+               cell(*part, "node"),
+               is_pair ? " " + cell(*part, "decode") : "",
+               cell(*part, "state"),
+               cell(*part, "faults"),
+               cell(*part, "open_for_ms"));
+  }
 }
 
 // One line a model: nodes of each role, and how many there should be.
 void print_pools(const json::object& status) {
-  for_each_object(status, "pools", [](const json::object& pool) {
-    fmt::print("\npools of {} (change_roles: {})", cell(pool, "model"), cell(pool, "change_roles"));
+  for (const json::object* pool : objects_of(status, "pools")) {
+    fmt::print(
+        "\npools of {} (change_roles: {})", cell(*pool, "model"), cell(*pool, "change_roles"));
     for (const char* role : {"prefill", "decode"}) {
-      const json::value* fields = pool.if_contains(role);
+      const json::value* fields = pool->if_contains(role);
       if (fields != nullptr && fields->is_object()) {
         const json::object& size = fields->as_object();
         fmt::print("  {}: {} nodes, of these {} wanted, {} replicas desired",
@@ -67,7 +55,7 @@ void print_pools(const json::object& status) {
                    cell(size, "desired_replicas"));
       }
     }
-  });
+  }
 }
 
 // Titles with their units, then a row a node.

@@ -46,18 +46,6 @@ std::string time_of(const json::object& request) {
   return fmt::format("{:02}:{:02}:{:02}", local.tm_hour, local.tm_min, local.tm_sec);
 }
 
-std::vector<const json::object*> objects_of(const json::object& fields, const char* key) {
-  std::vector<const json::object*> out;
-  if (const json::value* list = fields.if_contains(key); list != nullptr && list->is_array()) {
-    for (const json::value& entry : list->as_array()) {
-      if (const json::object* object = entry.if_object()) {
-        out.push_back(object);
-      }
-    }
-  }
-  return out;
-}
-
 void print_list(const json::object& answer) {
   std::vector<Row> rows{{"ENDED",
                          "REQUEST",

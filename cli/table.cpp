@@ -22,6 +22,20 @@ double number(const boost::json::object& fields, const char* key) {
   return value != nullptr && value->is_number() ? value->to_number<double>() : 0;
 }
 
+std::vector<const boost::json::object*> objects_of(const boost::json::object& fields,
+                                                   const char* key) {
+  std::vector<const boost::json::object*> out;
+  if (const boost::json::value* list = fields.if_contains(key);
+      list != nullptr && list->is_array()) {
+    for (const boost::json::value& entry : list->as_array()) {
+      if (const boost::json::object* object = entry.if_object()) {
+        out.push_back(object);
+      }
+    }
+  }
+  return out;
+}
+
 void print_columns(const std::vector<Row>& rows) {
   std::vector<std::size_t> widths(rows.front().size(), 0);
   for (const Row& row : rows) {

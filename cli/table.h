@@ -13,6 +13,9 @@ using Row = std::vector<std::string>;
 
 std::string cell(const boost::json::object& fields, const char* key);
 double number(const boost::json::object& fields, const char* key);
+// Those of the list under `key`; none where there is no list.
+std::vector<const boost::json::object*> objects_of(const boost::json::object& fields,
+                                                   const char* key);
 // Each column as wide as its widest cell. REQUIRES: a first row, none longer than it.
 void print_columns(const std::vector<Row>& rows);
 

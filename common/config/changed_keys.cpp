@@ -61,9 +61,7 @@ class Recorder final : public ConfigVisitor {
                std::string_view) override {
     add(name, "");
     ++depth_;
-    for (std::size_t i = 0; i < walk.count(); ++i) {
-      walk.visit(i);
-    }
+    walk.visit_all();
     --depth_;
   }
 

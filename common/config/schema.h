@@ -4,6 +4,7 @@
 // Thread: plain functions. Failure: none here; a visitor that reads collects its own errors.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -36,16 +37,14 @@ inline const TextRule kAddress{TextRule::Form::Address, true, {}};
 struct EntryWalk {
   std::function<void()> clear;
   std::function<void()> visit_new;  // adds a fresh entry and walks its keys
-  std::function<std::size_t()> count;
-  std::function<void(std::size_t)> visit;  // walks the keys of one that is there
+  std::function<void()> visit_all;  // walks the keys of those that are there
 };
 // `visit` walks the keys of an entry; one that is added begins as `fresh`.
 template <class Entry, class Visit>
 EntryWalk walk_of(std::vector<Entry>& list, Visit visit, Entry fresh = {}) {
   return {[&list] { list.clear(); },
           [&list, visit, fresh] { visit(list.emplace_back(fresh)); },
-          [&list] { return list.size(); },
-          [&list, visit](std::size_t i) { visit(list[i]); }};
+          [&list, visit] { std::ranges::for_each(list, visit); }};
 }
 
 // Walks the keys in the order they are documented. `value` holds the default; a loader overwrites
