@@ -6,7 +6,7 @@
 
 #include "cli/command.h"
 #include "common/base/random.h"
-#include "gateway/key_ring.h"
+#include "gateway/access/key_ring.h"
 
 namespace baton::cli {
 namespace {

@@ -11,8 +11,8 @@
 
 #include "common/config/cluster_config.h"
 #include "common/obs/log.h"
-#include "gateway/http_server.h"
-#include "gateway/request_tracker.h"
+#include "gateway/http/http_server.h"
+#include "gateway/requests/request_tracker.h"
 
 namespace baton::gateway {
 

@@ -5,8 +5,8 @@
 
 #include <string>
 
-#include "gateway/membership.h"
-#include "gateway/request_tracker.h"
+#include "gateway/cluster/membership.h"
+#include "gateway/requests/request_tracker.h"
 
 namespace baton::gateway {
 

@@ -117,8 +117,8 @@ def self_test():
         ("prefill_node/a.cpp", '#include "node/client.h"', True),
         ("prefill_node/a.cpp", '#include "decode_node/service.h"', False),
         ("node/a.cpp", '#include "prefill_node/service.h"', False),
-        ("bench/a.cpp", '#include "gateway/router.h"', True),
-        ("cli/a.cpp", '#include "gateway/router.h"', True),
+        ("bench/a.cpp", '#include "gateway/routing/router.h"', True),
+        ("cli/a.cpp", '#include "gateway/routing/router.h"', True),
         ("cli/a.cpp", "#include <common/base/b.h>", False),
         ("cli/a.cpp", '#include "b.h"', False),
         ("cli/a.cpp", '  #  include   "common/base/missing.h"', False),
@@ -130,7 +130,7 @@ def self_test():
             root = pathlib.Path(folder)
             for path in ["common/base/b.h", "common/types/b.h", "engine/runner.h", "engine/tokenizer/tokenizer.h",
                          "transfer/transport.h", "node/client.h", "decode_node/service.h", "prefill_node/service.h",
-                         "gateway/router.h", file]:
+                         "gateway/routing/router.h", file]:
                 (root / path).parent.mkdir(parents=True, exist_ok=True)
                 (root / path).write_text("")
             (root / file).write_text(line + "\n")

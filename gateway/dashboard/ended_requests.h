@@ -11,8 +11,8 @@
 #include <string_view>
 
 #include "common/base/ids.h"
-#include "gateway/answer_sink.h"
-#include "gateway/request_trace.h"
+#include "gateway/requests/answer_sink.h"
+#include "gateway/requests/request_trace.h"
 
 namespace baton::gateway {
 

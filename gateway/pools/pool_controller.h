@@ -17,7 +17,7 @@
 #include "common/exec/executor.h"
 #include "common/obs/log.h"
 #include "common/obs/metrics.h"
-#include "gateway/membership.h"
+#include "gateway/cluster/membership.h"
 #include "gateway/pools/gateway_share.h"
 #include "gateway/pools/pool_policy.h"
 #include "gateway/pools/waiting_prompts.h"

@@ -19,9 +19,9 @@
 #include <vector>
 
 #include "engine/chat_template/chat_template.h"
-#include "gateway/answer_writer.h"
-#include "gateway/openai_request.h"
-#include "gateway/responses.h"
+#include "gateway/api/answer_writer.h"
+#include "gateway/openai/openai_request.h"
+#include "gateway/openai/responses.h"
 #include "gateway/tools/answer_part.h"
 
 namespace baton::gateway {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "engine/chat_template/chat_template.h"
-#include "gateway/json_fields.h"
+#include "gateway/openai/json_fields.h"
 
 namespace baton::gateway {
 

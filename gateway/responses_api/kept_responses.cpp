@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "common/json/json_escape.h"
-#include "gateway/json_fields.h"
-#include "gateway/replies.h"
+#include "gateway/api/replies.h"
+#include "gateway/openai/json_fields.h"
 #include "gateway/tools/tool_messages.h"
 
 namespace baton::gateway {

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "engine/chat_template/chat_template.h"
-#include "gateway/http_exchange.h"
-#include "gateway/openai_request.h"
+#include "gateway/http/http_exchange.h"
+#include "gateway/openai/openai_request.h"
 #include "gateway/responses_api/event_writer.h"
 #include "gateway/responses_api/response_store.h"
 

@@ -5,11 +5,11 @@
 #include <string>
 #include <utility>
 
-#include "gateway/json_fields.h"
-#include "gateway/openai_client.h"
-#include "gateway/openai_sampling.h"
+#include "gateway/openai/json_fields.h"
+#include "gateway/openai/openai_client.h"
+#include "gateway/openai/openai_sampling.h"
+#include "gateway/openai/structured_output.h"
 #include "gateway/responses_api/input_items.h"
-#include "gateway/structured_output.h"
 #include "gateway/tools/tool_fields.h"
 #include "gateway/tools/tool_request.h"
 

@@ -7,7 +7,7 @@
 
 #include <string_view>
 
-#include "gateway/openai_request.h"
+#include "gateway/openai/openai_request.h"
 
 namespace baton::gateway {
 

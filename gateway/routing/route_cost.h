@@ -12,7 +12,7 @@
 #include <span>
 #include <vector>
 
-#include "gateway/router.h"
+#include "gateway/routing/router.h"
 
 namespace baton::gateway {
 

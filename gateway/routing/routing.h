@@ -12,10 +12,10 @@
 #include <vector>
 
 #include "common/exec/executor.h"
-#include "gateway/router.h"
 #include "gateway/routing/link_speeds.h"
 #include "gateway/routing/prefix_map.h"
 #include "gateway/routing/prompt_chain.h"
+#include "gateway/routing/router.h"
 #include "gateway/routing/sent_blocks.h"
 #include "gateway/routing/two_term_fit.h"
 

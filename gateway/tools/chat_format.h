@@ -7,9 +7,9 @@
 #include <span>
 
 #include "engine/chat_template/chat_template.h"
-#include "gateway/grammar_checker.h"
-#include "gateway/openai_request.h"
-#include "gateway/served_models.h"
+#include "gateway/api/grammar_checker.h"
+#include "gateway/cluster/served_models.h"
+#include "gateway/openai/openai_request.h"
 #include "gateway/tools/answer_text.h"
 
 namespace baton::gateway {

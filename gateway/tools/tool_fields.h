@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "gateway/json_fields.h"
+#include "gateway/openai/json_fields.h"
 
 namespace baton::gateway {
 

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "gateway/json_fields.h"
+#include "gateway/openai/json_fields.h"
 
 namespace baton::gateway {
 

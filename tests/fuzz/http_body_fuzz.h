@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "gateway/openai_request.h"
+#include "gateway/openai/openai_request.h"
 #include "gateway/responses_api/parse_request.h"
 #include "tests/fuzz/fuzz_target.h"
 

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "gateway/http_request_reader.h"
+#include "gateway/http/http_request_reader.h"
 #include "tests/fuzz/fuzz_target.h"
 
 namespace baton::fuzz {

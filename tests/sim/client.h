@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "gateway/answer_sink.h"
+#include "gateway/requests/answer_sink.h"
 #include "tests/sim/plan.h"
 #include "tests/sim/world.h"
 

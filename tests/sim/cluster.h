@@ -12,9 +12,9 @@
 #include <utility>
 #include <vector>
 
-#include "gateway/membership.h"
-#include "gateway/request_tracker.h"
-#include "gateway/route_health.h"
+#include "gateway/cluster/membership.h"
+#include "gateway/cluster/route_health.h"
+#include "gateway/requests/request_tracker.h"
 #include "tests/sim/arena_watch.h"
 #include "tests/sim/client.h"
 #include "tests/sim/data_path.h"

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "common/config/cluster_config.h"
-#include "gateway/request_tracker.h"
+#include "gateway/requests/request_tracker.h"
 #include "tests/sim/data_path.h"
 #include "tests/sim/rng.h"
 #include "tests/support/scripted_runner.h"

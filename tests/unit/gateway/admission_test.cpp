@@ -1,6 +1,6 @@
 // The queue by tiers, on a manual clock: bounds, places, shares of the work at overload, and that
 // nobody starves.
-#include "gateway/admission.h"
+#include "gateway/requests/admission.h"
 
 #include <gtest/gtest.h>
 

@@ -2,8 +2,8 @@
 
 #include <set>
 
-#include "gateway/circuit_breaker.h"
-#include "gateway/route_health.h"
+#include "gateway/cluster/circuit_breaker.h"
+#include "gateway/cluster/route_health.h"
 #include "gateway/status_json.h"
 #include "tests/unit/gateway/tracker_fixture.h"
 

@@ -1,6 +1,6 @@
 // Requests whose nodes die, hang, drain, preempt them or report errors: the answer goes on where it
 // was, or ends with a clean error.
-#include "gateway/failover.h"
+#include "gateway/requests/failover.h"
 
 #include "tests/unit/gateway/tracker_fixture.h"
 

@@ -1,7 +1,7 @@
 // A whole gateway with keys, tiers, deadlines and TLS.
 #include <fstream>
 
-#include "gateway/key_ring.h"
+#include "gateway/access/key_ring.h"
 #include "tests/support/tls_client.h"
 #include "tests/unit/gateway/gateway_fixture.h"
 

@@ -2,7 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "gateway/key_ring.h"
+#include "gateway/access/key_ring.h"
 #include "tests/support/byte_tokenizer.h"
 #include "tests/unit/gateway/gateway_fixture.h"
 

@@ -1,5 +1,5 @@
 // The public listener alone, with real sockets on port 0: limits, framing, order, disconnects.
-#include "gateway/http_server.h"
+#include "gateway/http/http_server.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>

@@ -10,7 +10,7 @@
 #include <mutex>
 #include <thread>
 
-#include "gateway/http_server.h"
+#include "gateway/http/http_server.h"
 #include "tests/support/raw_http_client.h"
 #include "tests/support/tls_client.h"
 

@@ -8,10 +8,10 @@
 #include <sstream>
 
 #include "common/exec/manual_executor.h"
-#include "gateway/access.h"
-#include "gateway/key_limits.h"
-#include "gateway/key_ring.h"
-#include "gateway/key_source.h"
+#include "gateway/access/access.h"
+#include "gateway/access/key_limits.h"
+#include "gateway/access/key_ring.h"
+#include "gateway/access/key_source.h"
 
 namespace baton::gateway {
 namespace {

@@ -1,5 +1,5 @@
 // Every field of the API, wrong and right: exact status, param and code.
-#include "gateway/openai_request.h"
+#include "gateway/openai/openai_request.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

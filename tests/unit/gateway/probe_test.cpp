@@ -1,12 +1,12 @@
 // What operators see of requests: histogram edges at the targets, whom a queue waits for, and the
 // list of ended requests.
-#include "gateway/probe.h"
+#include "gateway/requests/probe.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "gateway/dashboard/ended_requests.h"
-#include "gateway/waiting_on.h"
+#include "gateway/requests/waiting_on.h"
 
 namespace baton::gateway {
 namespace {

@@ -1,5 +1,5 @@
 // Which requests are traced, and what their spans say.
-#include "gateway/request_spans.h"
+#include "gateway/requests/request_spans.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

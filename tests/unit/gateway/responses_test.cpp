@@ -1,5 +1,5 @@
 // The exact bytes of streams and whole answers.
-#include "gateway/responses.h"
+#include "gateway/openai/responses.h"
 
 #include <gtest/gtest.h>
 

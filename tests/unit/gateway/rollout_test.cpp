@@ -1,4 +1,4 @@
-#include "gateway/rollout.h"
+#include "gateway/cluster/rollout.h"
 
 #include <gtest/gtest.h>
 

@@ -1,10 +1,10 @@
-#include "gateway/router.h"
+#include "gateway/routing/router.h"
 
 #include <gtest/gtest.h>
 
 #include <vector>
 
-#include "gateway/phase.h"
+#include "gateway/requests/phase.h"
 
 namespace baton::gateway {
 namespace {

@@ -1,4 +1,4 @@
-#include "gateway/stop_watcher.h"
+#include "gateway/openai/stop_watcher.h"
 
 #include <gtest/gtest.h>
 

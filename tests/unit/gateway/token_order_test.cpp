@@ -1,4 +1,4 @@
-#include "gateway/token_order.h"
+#include "gateway/requests/token_order.h"
 
 #include <gtest/gtest.h>
 

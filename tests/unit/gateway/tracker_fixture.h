@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "common/exec/manual_executor.h"
-#include "gateway/membership.h"
-#include "gateway/request_tracker.h"
-#include "gateway/route_health.h"
+#include "gateway/cluster/membership.h"
+#include "gateway/cluster/route_health.h"
+#include "gateway/requests/request_tracker.h"
 #include "tests/support/byte_tokenizer.h"
 #include "tests/support/memory_channel.h"
 #include "tests/support/scripted_node.h"

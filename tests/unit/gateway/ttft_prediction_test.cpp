@@ -1,6 +1,6 @@
 // When the first token will come: from reported and learned rates, and a queue that refuses early
 // at three times its capacity, on a manual clock.
-#include "gateway/ttft_prediction.h"
+#include "gateway/requests/ttft_prediction.h"
 
 #include <gtest/gtest.h>
 

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "gateway/openai_request.h"
+#include "gateway/openai/openai_request.h"
 
 namespace baton::gateway {
 namespace {

@@ -1,0 +1,53 @@
+#include "gateway/api/replies.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace baton::gateway {
+
+std::string request_id_for(const HttpRequest& request, std::uint64_t id) {
+  const std::string_view given = request.header("x-request-id");
+  const bool harmless =
+      !given.empty() && given.size() <= 128 && std::all_of(given.begin(), given.end(), [](char c) {
+        return c > ' ' && c < 0x7f && c != '"' && c != '\\';
+      });
+  return harmless ? std::string(given) : fmt::format("req_{:016x}", id);
+}
+
+HttpHeaders api_headers(const std::string& content_type, const std::string& request_id) {
+  return {{"content-type", content_type}, {"x-request-id", request_id}};
+}
+
+void reply_json(HttpExchange& exchange,
+                int status,
+                std::string body,
+                const std::string& request_id) {
+  exchange.respond(status, api_headers("application/json", request_id), std::move(body));
+}
+
+void reply_error(HttpExchange& exchange, const ApiError& error, const std::string& request_id) {
+  HttpHeaders headers = api_headers("application/json", request_id);
+  if (error.retry_after_s > 0) {
+    headers.emplace_back("retry-after", std::to_string(error.retry_after_s));
+    headers.emplace_back("retry-after-ms",
+                         std::to_string(error.retry_after_ms > 0 ? error.retry_after_ms
+                                                                 : error.retry_after_s * 1000ULL));
+  }
+  if (error.should_retry) {
+    headers.emplace_back("x-should-retry", *error.should_retry ? "true" : "false");
+  }
+  exchange.respond(error.status, std::move(headers), error_body(error));
+}
+
+void reply_preflight(HttpExchange& exchange, const std::string& allow) {
+  const std::string_view asked = exchange.request().header("access-control-request-headers");
+  exchange.respond(204,
+                   {{"allow", allow},
+                    {"access-control-allow-methods", allow},
+                    {"access-control-allow-headers", asked.empty() ? "*" : std::string(asked)},
+                    {"access-control-max-age", "86400"}},
+                   "");
+}
+
+}  // namespace baton::gateway
