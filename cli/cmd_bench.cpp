@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <memory>
 
-#include "bench/same_tokens.h"
+#include "bench/engine/same_tokens.h"
 #include "cli/cluster/local_cluster.h"
 #include "cli/command.h"
 

@@ -7,8 +7,8 @@
 #include <memory>
 #include <set>
 
-#include "bench/engine_bench.h"
-#include "bench/engine_turn.h"
+#include "bench/engine/engine_bench.h"
+#include "bench/engine/engine_turn.h"
 #include "cli/cluster/local_cluster.h"
 #include "cli/command.h"
 #include "cli/model_argument.h"

@@ -7,7 +7,7 @@
 #include <memory>
 #include <thread>
 
-#include "bench/gateway_bench.h"
+#include "bench/gateway/gateway_bench.h"
 #include "cli/cluster/local_cluster.h"
 #include "cli/command.h"
 #include "cli/model_argument.h"

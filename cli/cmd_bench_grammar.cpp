@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "bench/grammar_bench.h"
+#include "bench/engine/grammar_bench.h"
 #include "cli/command.h"
 #include "cli/model_argument.h"
 

@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <memory>
 
-#include "bench/interference.h"
+#include "bench/cluster/interference.h"
 #include "cli/cluster/local_cluster.h"
 #include "cli/command.h"
 #include "cli/model_argument.h"

@@ -9,7 +9,7 @@
 #include <memory>
 #include <optional>
 
-#include "bench/prompt_pass.h"
+#include "bench/engine/prompt_pass.h"
 #include "bench/serve/advise.h"
 #include "bench/serve/figures.h"
 #include "bench/serve/serve.h"

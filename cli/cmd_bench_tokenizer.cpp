@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "bench/tokenizer_bench.h"
+#include "bench/engine/tokenizer_bench.h"
 #include "cli/command.h"
 #include "cli/model_argument.h"
 

@@ -6,9 +6,9 @@
 #include <filesystem>
 #include <memory>
 
-#include "bench/transfer_bench.h"
-#include "bench/transfer_layerwise.h"
-#include "bench/transfer_peers.h"
+#include "bench/transfer/transfer_bench.h"
+#include "bench/transfer/transfer_layerwise.h"
+#include "bench/transfer/transfer_peers.h"
 #include "cli/cluster/local_cluster.h"
 #include "cli/command.h"
 #include "cli/model_argument.h"

@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "bench/perplexity.h"
+#include "bench/engine/perplexity.h"
 #include "cli/command.h"
 #include "cli/model_argument.h"
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <thread>
 
-#include "bench/roofs.h"
+#include "bench/engine/roofs.h"
 #include "cli/command.h"
 #include "cli/model_argument.h"
 #include "cli/plan/plan.h"

@@ -8,7 +8,7 @@
 #include <cmath>
 #include <memory>
 
-#include "bench/measured_cluster.h"
+#include "bench/cluster/measured_cluster.h"
 
 namespace baton::bench {
 namespace {

@@ -8,7 +8,7 @@
 #include <optional>
 #include <string_view>
 
-#include "bench/stream_client.h"
+#include "bench/cluster/stream_client.h"
 
 namespace baton::bench {
 namespace {

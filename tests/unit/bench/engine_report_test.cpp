@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 #include <simdjson.h>
 
-#include "bench/engine_bench.h"
-#include "bench/engine_turn.h"
+#include "bench/engine/engine_bench.h"
+#include "bench/engine/engine_turn.h"
 
 namespace baton::bench {
 namespace {

@@ -1,12 +1,12 @@
-#include "bench/gateway_bench.h"
+#include "bench/gateway/gateway_bench.h"
 
 #include <gtest/gtest.h>
 
 #include <boost/json.hpp>
 #include <set>
 
-#include "bench/chat_bodies.h"
-#include "bench/response_reader.h"
+#include "bench/gateway/chat_bodies.h"
+#include "bench/gateway/response_reader.h"
 
 namespace baton::bench {
 namespace {

@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "bench/prompt_pass.h"
+#include "bench/engine/prompt_pass.h"
 
 namespace baton::bench {
 namespace {

@@ -1,5 +1,5 @@
 // The client of `bench interference` against a server that sends what it is told, piece by piece.
-#include "bench/stream_client.h"
+#include "bench/cluster/stream_client.h"
 
 #include <arpa/inet.h>
 #include <gmock/gmock.h>

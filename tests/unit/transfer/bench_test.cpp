@@ -5,9 +5,9 @@
 
 #include <algorithm>
 
-#include "bench/transfer_bench.h"
-#include "bench/transfer_pair.h"
-#include "bench/transfer_peers.h"
+#include "bench/transfer/transfer_bench.h"
+#include "bench/transfer/transfer_pair.h"
+#include "bench/transfer/transfer_peers.h"
 
 namespace baton::bench {
 namespace {

@@ -1,0 +1,227 @@
+// The engine benchmark's report as a table for the terminal, as Markdown, and as JSON.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "bench/engine/engine_bench.h"
+
+namespace baton::bench {
+namespace {
+
+constexpr double kMiB = 1024.0 * 1024.0;
+constexpr std::size_t kBarColumns = 24;
+
+std::string json_text(std::string_view text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') {
+      out += '\\';
+    }
+    out += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
+  }
+  return out + '"';
+}
+
+// Two columns for each time the peer's speed; the first two are the peer itself.
+std::string bar(double ratio) {
+  const auto columns = static_cast<std::size_t>(std::lround(ratio * 2));
+  std::string out(std::min(columns, kBarColumns), '#');
+  return columns > kBarColumns ? out + "+" : out;
+}
+
+std::string share(double value) {
+  return value > 0 ? fmt::format("{:.2f}", value) : "-";
+}
+std::string peak(const EngineBenchRow& row) {
+  return row.peak_share > 0
+             ? fmt::format("{:.2f} {}", row.peak_share, row.is_float ? "FMA" : "int8")
+             : "-";
+}
+std::string peer_rate(const EngineBenchRow& row) {
+  return row.peer_tokens_per_s > 0
+             ? fmt::format("{:.1f}{}", row.peer_tokens_per_s, row.peer_flash_attention ? " fa" : "")
+             : "-";
+}
+std::string ratio(double value, int digits = 2) {
+  return value > 0 ? fmt::format("{:.{}f}", value, digits) : "-";
+}
+double load_ratio(const EngineLoadRow& row) {
+  return row.second_s > 0 ? row.peer_s / row.second_s : 0;
+}
+std::string roof_line(const Roofs& roofs) {
+  return fmt::format("{} thread{}: {:.1f} GB/s read, {:.0f} Gop/s 8-bit ({}), {:.0f} GFLOP/s f32",
+                     roofs.threads,
+                     roofs.threads == 1 ? "" : "s",
+                     roofs.read_bytes_per_s * 1e-9,
+                     roofs.int8_ops_per_s * 1e-9,
+                     roofs.int8_instruction,
+                     roofs.f32_flops_per_s * 1e-9);
+}
+
+}  // namespace
+
+std::string to_json(const EngineBenchReport& report) {
+  std::string out = "{\"roofs\": [";
+  const auto comma = [&out] {
+    if (out.back() != '[') {
+      out += ", ";
+    }
+  };
+  for (const Roofs& roofs : report.roofs) {
+    comma();
+    out += fmt::format(
+        "{{\"threads\": {}, \"read_gb_s\": {:.3f}, \"int8_gop_s\": {:.1f}, \"f32_gflop_s\": "
+        "{:.1f}}}",
+        roofs.threads,
+        roofs.read_bytes_per_s * 1e-9,
+        roofs.int8_ops_per_s * 1e-9,
+        roofs.f32_flops_per_s * 1e-9);
+  }
+  out += "], \"rows\": [";
+  for (const EngineBenchRow& row : report.rows) {
+    comma();
+    out += fmt::format(
+        "{{\"file\": {}, \"phase\": {}, \"tokens\": {}, \"batch\": {}, \"context\": {}, "
+        "\"threads\": {}, \"tokens_per_s\": {:.2f}, \"peer_tokens_per_s\": {:.2f}, \"ratio\": "
+        "{:.3f}, \"peer_flash_attention\": {}, \"float_weights\": {}, \"peak_share\": {:.3f}, "
+        "\"memory_share\": {:.3f}, \"attention_memory_share\": {:.3f}}}",
+        json_text(row.file),
+        json_text(row.phase),
+        row.tokens,
+        row.batch,
+        row.context,
+        row.threads,
+        row.tokens_per_s,
+        row.peer_tokens_per_s,
+        row.ratio,
+        row.peer_flash_attention,
+        row.is_float,
+        row.peak_share,
+        row.memory_share,
+        row.attention_memory_share);
+  }
+  out += "], \"loads\": [";
+  for (const EngineLoadRow& row : report.loads) {
+    comma();
+    out += fmt::format(
+        "{{\"file\": {}, \"threads\": {}, \"first_s\": {:.4f}, \"second_s\": {:.4f}, \"peer_s\": "
+        "{:.4f}, \"peak_rss\": {}, \"peer_peak_rss\": {}}}",
+        json_text(row.file),
+        row.threads,
+        row.first_s,
+        row.second_s,
+        row.peer_s,
+        row.peak_rss,
+        row.peer_peak_rss);
+  }
+  return out + "]}";
+}
+
+std::string to_text(const EngineBenchReport& report) {
+  std::string out;
+  for (const Roofs& roofs : report.roofs) {
+    out += roof_line(roofs) + "\n";
+  }
+  std::string file;
+  for (const EngineBenchRow& row : report.rows) {
+    if (row.file != file) {
+      file = row.file;
+      out += fmt::format("\n{}\n{:<8} {:>6} {:>5} {:>7} {:>7} {:>9} {:>10} {:>6} {:>10} {:>6}\n",
+                         file,
+                         "phase",
+                         "tokens",
+                         "batch",
+                         "context",
+                         "threads",
+                         "tokens/s",
+                         "llama.cpp",
+                         "ratio",
+                         "of peak",
+                         "of mem");
+    }
+    out += fmt::format("{:<8} {:>6} {:>5} {:>7} {:>7} {:>9.1f} {:>10} {:>6} {:>10} {:>6}  {}\n",
+                       row.phase,
+                       row.tokens,
+                       row.batch,
+                       row.context,
+                       row.threads,
+                       row.tokens_per_s,
+                       peer_rate(row),
+                       ratio(row.ratio),
+                       peak(row),
+                       share(row.memory_share),
+                       bar(row.ratio));
+    if (row.attention_memory_share > 0) {
+      out += fmt::format(
+          "         attention reads its keys and values at {:.2f} of the memory's "
+          "rate\n",
+          row.attention_memory_share);
+    }
+  }
+  if (!report.loads.empty()) {
+    out += fmt::format("\n{:<38} {:>9} {:>9} {:>9} {:>6} {:>9} {:>9}\n",
+                       "load to first token, s; memory, MiB",
+                       "first",
+                       "second",
+                       "llama.cpp",
+                       "ratio",
+                       "ours",
+                       "llama.cpp");
+  }
+  for (const EngineLoadRow& row : report.loads) {
+    out += fmt::format("{:<38} {:>9.3f} {:>9.3f} {:>9} {:>6} {:>9} {:>9}\n",
+                       row.file,
+                       row.first_s,
+                       row.second_s,
+                       ratio(row.peer_s, 3),
+                       ratio(load_ratio(row)),
+                       ratio(static_cast<double>(row.peak_rss) / kMiB, 0),
+                       ratio(static_cast<double>(row.peer_peak_rss) / kMiB, 0));
+  }
+  return out;
+}
+
+std::string to_markdown(const EngineBenchReport& report) {
+  std::string out;
+  for (const Roofs& roofs : report.roofs) {
+    out += roof_line(roofs) + "\n";
+  }
+  out +=
+      "\n| file | phase | tokens | batch | context | threads | tokens/s | llama.cpp | ratio | of "
+      "the peak | of memory |\n|---|---|---|---|---|---|---|---|---|---|---|\n";
+  for (const EngineBenchRow& row : report.rows) {
+    out += fmt::format("| {} | {} | {} | {} | {} | {} | {:.1f} | {} | {} | {} | {}{} |\n",
+                       row.file,
+                       row.phase,
+                       row.tokens,
+                       row.batch,
+                       row.context,
+                       row.threads,
+                       row.tokens_per_s,
+                       peer_rate(row),
+                       ratio(row.ratio),
+                       peak(row),
+                       share(row.memory_share),
+                       row.attention_memory_share > 0
+                           ? fmt::format(" (attention {:.2f})", row.attention_memory_share)
+                           : "");
+  }
+  if (!report.loads.empty()) {
+    out +=
+        "\n| file | first start, s | second start, s | llama.cpp, s | memory, MiB | llama.cpp, "
+        "MiB |\n|---|---|---|---|---|---|\n";
+  }
+  for (const EngineLoadRow& row : report.loads) {
+    out += fmt::format("| {} | {:.3f} | {:.3f} | {} | {} | {} |\n",
+                       row.file,
+                       row.first_s,
+                       row.second_s,
+                       ratio(row.peer_s, 3),
+                       ratio(static_cast<double>(row.peak_rss) / kMiB, 0),
+                       ratio(static_cast<double>(row.peer_peak_rss) / kMiB, 0));
+  }
+  return out;
+}
+
+}  // namespace baton::bench
