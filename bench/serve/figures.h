@@ -33,6 +33,9 @@ struct ServeFigures {
   std::size_t kept_itl = 0;
   std::size_t good = 0;  // both
 
+  // Requests left so late that the load was another one than planned: by a tenth of the target of
+  // the first token.
+  bool client_was_late() const { return late_s.p90 > targets.ttft_s / 10; }
   double goodput() const { return seconds > 0 ? static_cast<double>(good) / seconds : 0; }
   double good_share() const {
     return requests > 0 ? static_cast<double>(good) / static_cast<double>(requests) : 0;

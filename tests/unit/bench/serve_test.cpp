@@ -20,6 +20,7 @@ namespace json = boost::json;
 using ::testing::DoubleNear;
 using ::testing::Each;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 TEST(Lengths, AreFixedUniformOrLognormal) {
   const RandomSource random = seeded_random(1);
@@ -119,9 +120,19 @@ TEST(ServeFigures, GoodAnswersKeepBothTargets) {
   EXPECT_EQ(back.at("good").to_number<int>(), 1);
   EXPECT_NEAR(back.at("ttft_ms").at("max").to_number<double>(), 3000, 1e-6);
   EXPECT_THAT(to_text(figures), HasSubstr("1 of 5 (20 %)"));
+  EXPECT_THAT(to_text(figures), Not(HasSubstr("the client itself was late")));
   const std::string page = to_html(figures, {served(0.1, 0.01)}, "a <b>");
   EXPECT_THAT(page, HasSubstr("<h1>a &lt;b></h1>"));
   EXPECT_THAT(page, HasSubstr("<polyline"));
+}
+
+TEST(Lengths, SaysThatTheClientWasLate) {
+  Served late = served(0.5, 0.01);
+  late.late_s = 0.2;
+  const ServeFigures figures = figures_of({late, late}, {.ttft_s = 1, .itl_s = 0.05});
+  EXPECT_TRUE(figures.client_was_late());
+  EXPECT_THAT(to_text(figures),
+              HasSubstr("the client itself was late: one request in ten left 200 ms"));
 }
 
 TEST(Advise, NodesGoWhereTheyAreShort) {
