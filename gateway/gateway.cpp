@@ -403,13 +403,17 @@ void Gateway::reload(const ClusterConfig& config) {
     parts_->probe.show(config.slo);
     parts_->tracker.change_limits(limits_of(config));
     parts_->pools.change_options(pool_options(config));
-    parts_->key_source.use(config.gateway.keys);
+    parts_->key_source.reload(config.gateway.keys);
   });
-  reload_files();
+  reload_certificate();
 }
 
 void Gateway::reload_files() {
   parts_->control.run_and_wait([this] { parts_->key_source.reload(); });
+  reload_certificate();
+}
+
+void Gateway::reload_certificate() {
   if (!parts_->certificates) {
     return;
   }

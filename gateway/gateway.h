@@ -53,6 +53,7 @@ class Gateway {
  private:
   struct Parts;
   explicit Gateway(std::unique_ptr<Parts> parts);
+  void reload_certificate();
   std::unique_ptr<Parts> parts_;
 };
 

@@ -17,12 +17,7 @@ KeySource::KeySource(Executor& executor,
                      const Logger& log,
                      std::vector<ApiKeyEntry> keys,
                      std::string path)
-    : executor_(executor),
-      ring_(ring),
-      log_(log),
-      keys_(std::move(keys)),
-      next_(keys_),
-      path_(std::move(path)) {}
+    : executor_(executor), ring_(ring), log_(log), keys_(std::move(keys)), path_(std::move(path)) {}
 
 Status KeySource::start() {
   BATON_TRY(load(keys_));
@@ -33,12 +28,15 @@ Status KeySource::start() {
 }
 
 void KeySource::reload() {
-  if (const Status loaded = load(next_); !loaded) {
+  reload(keys_);
+}
+
+void KeySource::reload(std::vector<ApiKeyEntry> keys) {
+  if (const Status loaded = load(keys); !loaded) {
     log_.error("the keys stay as they were: {}", loaded.error().message);
-    next_ = keys_;
     return;
   }
-  keys_ = next_;
+  keys_ = std::move(keys);
   if (!path_.empty()) {
     log_.info("read the keys of {}", path_);
   }

@@ -25,10 +25,10 @@ class KeySource {
             std::string path);
 
   Status start();
-  // From the next `reload` on, in place of those of the configuration; put back if that fails.
-  void use(std::vector<ApiKeyEntry> keys) { next_ = std::move(keys); }
   // Now, whether the file has changed or not.
   void reload();
+  // The same with `keys` in place of those of the configuration, unless there is a fault.
+  void reload(std::vector<ApiKeyEntry> keys);
 
  private:
   // What tells that a file was written or replaced.
@@ -46,7 +46,6 @@ class KeySource {
   KeyRing& ring_;
   const Logger& log_;
   std::vector<ApiKeyEntry> keys_;
-  std::vector<ApiKeyEntry> next_;
   const std::string path_;
   Stamp loaded_;  // of the file as it was read last, good or bad
   TimerHandle timer_;

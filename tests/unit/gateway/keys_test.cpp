@@ -323,12 +323,10 @@ TEST_F(Source, ABadFileChangesNothingAndIsToldOnce) {
 TEST_F(Source, KeysOfTheConfigurationComeAndGoButNeverTheLast) {
   KeySource source(executor, ring, log, {entry("fixed", "key-fixed")}, "");
   ASSERT_TRUE(source.start());
-  source.use({entry("other", "key-other")});
-  source.reload();
+  source.reload({entry("other", "key-other")});
   EXPECT_EQ(ring.find("key-fixed"), nullptr);
   EXPECT_NE(ring.find("key-other"), nullptr);
-  source.use({});
-  source.reload();
+  source.reload(std::vector<ApiKeyEntry>{});
   EXPECT_NE(ring.find("key-other"), nullptr);
   EXPECT_FALSE(ring.is_open()) << "an empty list lets everybody in";
   EXPECT_THAT(lines.str(), HasSubstr("the keys stay as they were"));
