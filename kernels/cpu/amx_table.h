@@ -1,8 +1,9 @@
-// A table of AVX-512 kernels with the products taken over by AMX.
+// A table of AVX-512 kernels with products and attention of many queries taken over by AMX.
 //
 // Only AMX translation units include this. Thread: pure. Failure: none.
 #pragma once
 
+#include "kernels/cpu/amx_attention.h"
 #include "kernels/cpu/amx_bfloat.h"
 #include "kernels/cpu/amx_matmul.h"
 
@@ -17,12 +18,16 @@ struct AmxTable {
   static void bfloat_matmul(const MatmulJob& job) {
     job.dtype == DType::BF16 ? amx_bfloat_matmul<Isa, Tile>(job) : matmul(job);
   }
+  static void attend_rows(const AttentionJob& job) {
+    amx_attend_rows<Isa, Tile>(job, kBase()->attend_rows);
+  }
 
   static KernelTable make(const char* name, bool bfloat) {
     KernelTable table = *kBase();
     table.name = name;
     table.quant_row_tile = kTileRows;
     table.quantise = quantise;
+    table.attend_rows = attend_rows;
     table.matmul = bfloat ? bfloat_matmul : matmul;
     table.numerics = bfloat ? kNumericsAmxBf16 : kNumericsExact;
     return table;

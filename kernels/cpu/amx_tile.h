@@ -38,10 +38,18 @@ class AmxTile {
   [[gnu::always_inline]] void store(void* p, std::size_t stride) {
     __asm__ volatile("tilestored %%tmm%c2, (%0,%1,1)" ::"r"(p), "r"(stride), "i"(kTile) : "memory");
   }
-  // kTo += kA * kB, signed bytes.
-  template <int kTo, int kA, int kB>
+  // kTo += kA * kB, bytes with or without a sign.
+  template <int kTo, int kA, int kB, bool kASigned, bool kBSigned>
   [[gnu::always_inline]] void multiply_bytes() {
-    __asm__ volatile("tdpbssd %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(kTo), "i"(kA), "i"(kB));
+    if constexpr (kASigned && kBSigned) {
+      __asm__ volatile("tdpbssd %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(kTo), "i"(kA), "i"(kB));
+    } else if constexpr (kASigned) {
+      __asm__ volatile("tdpbsud %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(kTo), "i"(kA), "i"(kB));
+    } else if constexpr (kBSigned) {
+      __asm__ volatile("tdpbusd %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(kTo), "i"(kA), "i"(kB));
+    } else {
+      __asm__ volatile("tdpbuud %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(kTo), "i"(kA), "i"(kB));
+    }
   }
   // kTo += kA * kB, pairs of bfloat16.
   template <int kTo, int kA, int kB>

@@ -82,23 +82,24 @@ struct AttentionScratch {
   return cut;
 }
 
-// Queries [first, first + count) of the job, in the order [row][head]: scores of the chunk's
-// `granules` to codes of weights. The largest score and the sum of weights go into partials, one a
-// query; scales: what the codes are multiplied with.
-template <class Isa>
+// Queries [first, first + count) of the job, at most kMost, in the order [row][head]: their scores
+// to weights. The largest score and the sum of weights go into partials, one a query; scales: what
+// the codes are multiplied with. take(query, span, factor) then makes codes of the weights that
+// have taken the scores' place.
+template <class Isa, int kMost, class Take>
 void soften(const AttentionJob& job,
             const AttentionScratch& scratch,
             std::size_t chunk,
-            Span granules,
             std::size_t first,
             std::size_t count,
             float* partials,
-            float* scales) {
+            float* scales,
+            const Take& take) {
   const Staged& staged = scratch.staged;
   const std::size_t stride = partial_floats(job.head_dim);
   const std::size_t tail = stride - kLanes;
-  Span spans[Isa::kQueries];
-  float factors[Isa::kQueries] = {};
+  Span spans[kMost];
+  float factors[kMost] = {};
   for (std::size_t i = 0; i < count; ++i) {
     spans[i] = visible(job, (first + i) / job.group, chunk);
     if (!spans[i].empty()) {
@@ -121,13 +122,35 @@ void soften(const AttentionJob& job,
   }
   for (std::size_t i = 0; i < count; ++i) {
     if (!spans[i].empty()) {
-      take_codes<Isa>(spans[i],
-                      granules,
-                      scratch.scores + i * kAttentionChunk,
-                      factors[i],
-                      scratch.weights + i * kAttentionChunk);
+      take(i, spans[i], factors[i]);
     }
   }
+}
+
+// The same with codes of 16 bits in all of the chunk's `granules`.
+template <class Isa>
+void soften(const AttentionJob& job,
+            const AttentionScratch& scratch,
+            std::size_t chunk,
+            Span granules,
+            std::size_t first,
+            std::size_t count,
+            float* partials,
+            float* scales) {
+  soften<Isa, Isa::kQueries>(job,
+                             scratch,
+                             chunk,
+                             first,
+                             count,
+                             partials,
+                             scales,
+                             [&](std::size_t i, Span span, float factor) {
+                               take_codes<Isa>(span,
+                                               granules,
+                                               scratch.scores + i * kAttentionChunk,
+                                               factor,
+                                               scratch.weights + i * kAttentionChunk);
+                             });
 }
 
 // The same queries over one staged chunk into partials. Those of rows that see nothing of it are
@@ -343,12 +366,14 @@ void over_chunk(const AttentionJob& job,
   });
 }
 
-template <class Isa>
-void attend_rows(const AttentionJob& job) {
-  const AttentionScratch scratch = cut_scratch(job);
+// All chunks that a job's rows see, ascending, into finished rows. one_chunk(chunk, done) calls
+// done(first query, how many) when those have their partials in scratch.partials.
+template <class Isa, class OneChunk>
+void attend_chunks(const AttentionJob& job,
+                   const AttentionScratch& scratch,
+                   const OneChunk& one_chunk) {
   const std::size_t stride = partial_floats(job.head_dim);
   const std::size_t queries = std::size_t{job.rows} * job.group;
-  prepare_queries<Isa>(job, scratch);
   for (std::size_t i = 0; i < queries; ++i) {
     start_running(job, scratch.running + i * stride);
   }
@@ -357,24 +382,29 @@ void attend_rows(const AttentionJob& job) {
                                 ? job.first_position + 1 - job.window
                                 : 0;
   for (std::size_t chunk = first / kAttentionChunk; chunk <= last / kAttentionChunk; ++chunk) {
-    over_chunk<Isa>(
-        job,
-        scratch,
-        chunk,
-        [&](std::size_t) { return scratch.partials; },
-        [&](std::size_t at, std::size_t count) {
-          for (std::size_t i = 0; i < count; ++i) {
-            if (!visible(job, (at + i) / job.group, chunk).empty()) {
-              join<Isa>(job, scratch.partials + i * stride, scratch.running + (at + i) * stride);
-            }
-          }
-        });
+    one_chunk(chunk, [&](std::size_t at, std::size_t count) {
+      for (std::size_t i = 0; i < count; ++i) {
+        if (!visible(job, (at + i) / job.group, chunk).empty()) {
+          join<Isa>(job, scratch.partials + i * stride, scratch.running + (at + i) * stride);
+        }
+      }
+    });
   }
   for (std::size_t i = 0; i < queries; ++i) {
     finish<Isa>(job,
                 scratch.running + i * stride,
                 job.out + i / job.group * job.out_stride + i % job.group * job.head_dim);
   }
+}
+
+template <class Isa>
+void attend_rows(const AttentionJob& job) {
+  const AttentionScratch scratch = cut_scratch(job);
+  prepare_queries<Isa>(job, scratch);
+  attend_chunks<Isa>(job, scratch, [&](std::size_t chunk, const auto& done) {
+    over_chunk<Isa>(
+        job, scratch, chunk, [&](std::size_t) { return scratch.partials; }, done);
+  });
 }
 
 template <class Isa>

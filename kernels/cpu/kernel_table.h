@@ -146,15 +146,33 @@ inline constexpr std::size_t kAttentionQueries = 192;
 [[maybe_unused]] static inline std::size_t attention_rows(std::size_t group) {
   return group < kAttentionQueries ? kAttentionQueries / group : 1;
 }
-// A chunk's codes, queries' codes, partial and running results.
-[[maybe_unused]] static inline std::size_t attention_scratch_bytes(std::size_t group,
+// A chunk's codes, queries' codes, partial and running results: 32-bit words, whole cache lines.
+// Queries count in whole tiles of 16.
+[[maybe_unused]] static inline std::size_t amx_queries(std::size_t group) {
+  return (attention_rows(group) * group + 15) / 16 * 16;
+}
+[[maybe_unused]] static inline std::size_t attention_scratch_words(std::size_t group,
                                                                    std::size_t head_dim) {
-  const std::size_t queries = attention_rows(group) * group;
+  const std::size_t queries = amx_queries(group);
   const std::size_t staged =
       kAttentionChunk * (dim_pairs(head_dim) + dim_vectors(head_dim) * kLanes / 2 + 2);
   const std::size_t tile = 16 * (kAttentionChunk * 3 / 2 + partial_floats(head_dim));
-  return 4 * (staged + tile + queries * (dim_pairs(head_dim) + partial_floats(head_dim) + 1)) +
-         1024;
+  const std::size_t words =
+      staged + tile + queries * (dim_pairs(head_dim) + partial_floats(head_dim) + 1);
+  return (words + 15) / 16 * 16;
+}
+// And what AMX takes apart into bytes (amx_attention.h): dimensions are filled up to whole tiles.
+[[maybe_unused]] static inline std::size_t amx_dims(std::size_t head_dim) {
+  return (head_dim + 63) / 64 * 64;
+}
+[[maybe_unused]] static inline std::size_t attention_scratch_bytes(std::size_t group,
+                                                                   std::size_t head_dim) {
+  const std::size_t codes =
+      amx_queries(group) * amx_dims(head_dim) +
+      kAttentionChunk * (amx_dims(head_dim) + dim_vectors(head_dim) * kLanes) +
+      16 * kAttentionChunk;
+  constexpr std::size_t kResults = 6 * 1024;
+  return 4 * attention_scratch_words(group, head_dim) + 2 * codes + kResults + 1024;
 }
 
 // Tables of equal numerics compute equal bits.

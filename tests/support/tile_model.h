@@ -61,9 +61,9 @@ class TileModel {
   void store(void* p, std::size_t stride) {
     expect(machine_.store(kTile, p, stride));
   }
-  template <int kTo, int kA, int kB>
+  template <int kTo, int kA, int kB, bool kASigned, bool kBSigned>
   void multiply_bytes() {
-    expect(machine_.multiply_bytes(kTo, kA, kB, true, true));
+    expect(machine_.multiply_bytes(kTo, kA, kB, kASigned, kBSigned));
   }
   template <int kTo, int kA, int kB>
   void multiply_bfloats() {
