@@ -79,8 +79,7 @@ inline void split_keys(const AttentionJob& job, Span granules, const AmxScratch&
     };
     for (std::size_t d = 0; d < dims; d += 4) {
       const std::size_t to = at * dims + d * kLanes;
-      split_pairs(
-          pair(d / 2), pair(d / 2 + 1), scratch.keys.high + to, scratch.keys.low + to);
+      split_pairs(pair(d / 2), pair(d / 2 + 1), scratch.keys.high + to, scratch.keys.low + to);
     }
   }
 }
@@ -124,8 +123,8 @@ void take_byte_codes(Span span,
     const __m512i bytes = _mm512_set1_epi16(0xFF);
     _mm512_storeu_si512(
         low + at, _mm512_packus_epi16(_mm512_and_si512(x, bytes), _mm512_and_si512(y, bytes)));
-    _mm512_storeu_si512(
-        high + at, _mm512_packus_epi16(_mm512_srli_epi16(x, 8), _mm512_srli_epi16(y, 8)));
+    _mm512_storeu_si512(high + at,
+                        _mm512_packus_epi16(_mm512_srli_epi16(x, 8), _mm512_srli_epi16(y, 8)));
   }
 }
 
@@ -229,15 +228,21 @@ void amx_chunk_tile(Tile& tile,
                           kAttentionChunk);
       });
   float scales[kAmxQueries] = {};
-  soften<Isa, kAmxQueries>(
-      job, base, chunk, first, count, base.partials, scales, [&](std::size_t i, Span span, float factor) {
-        take_byte_codes<Isa>(span,
-                             granules,
-                             base.scores + i * kAttentionChunk,
-                             factor,
-                             scratch.weights.high + i * kAttentionChunk,
-                             scratch.weights.low + i * kAttentionChunk);
-      });
+  soften<Isa, kAmxQueries>(job,
+                           base,
+                           chunk,
+                           first,
+                           count,
+                           base.partials,
+                           scales,
+                           [&](std::size_t i, Span span, float factor) {
+                             take_byte_codes<Isa>(span,
+                                                  granules,
+                                                  base.scores + i * kAttentionChunk,
+                                                  factor,
+                                                  scratch.weights.high + i * kAttentionChunk,
+                                                  scratch.weights.low + i * kAttentionChunk);
+                           });
   for_results(
       tile,
       dim_vectors(job.head_dim),
@@ -254,8 +259,7 @@ void amx_chunk_tile(Tile& tile,
         }
       },
       [&](std::size_t v, const std::int32_t* ints) {
-        join_results<Isa>(
-            ints, scales, base.partials + v * kLanes, partial_floats(job.head_dim));
+        join_results<Isa>(ints, scales, base.partials + v * kLanes, partial_floats(job.head_dim));
       });
 }
 
@@ -277,7 +281,8 @@ void split_queries(const AttentionJob& job, const AmxScratch& scratch) {
                        scratch.base.query_scales + query);
     }
     for (std::size_t pair = 0; pair < dims / 2; ++pair) {
-      const std::int32_t codes = query < queries && pair < dim_pairs(job.head_dim) ? pairs[pair] : 0;
+      const std::int32_t codes =
+          query < queries && pair < dim_pairs(job.head_dim) ? pairs[pair] : 0;
       low[2 * pair] = static_cast<std::uint8_t>(codes);
       high[2 * pair] = static_cast<std::uint8_t>(codes >> 8);
       low[2 * pair + 1] = static_cast<std::uint8_t>(codes >> 16);

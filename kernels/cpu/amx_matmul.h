@@ -11,8 +11,9 @@
 //
 // Measured on Sapphire Rapids, for 16 x 16 outputs and a block of Q4_1: a product takes 16 cycles,
 // its store 16 of the tiles' unit and about 30 of the vector ports, the chain of fma (four
-// instructions a row) 33; none of it overlaps. About 75 in all, where VNNI takes 96. Keeping weights
-// in their tiles while activations pass, or joining one product while the next runs, gained nothing.
+// instructions a row) 33; none of it overlaps. About 75 in all, where VNNI takes 96. Keeping
+// weights in their tiles while activations pass, or joining one product while the next runs, gained
+// nothing.
 //
 // Only AMX translation units include this. Thread: pure, but for the thread's own tile registers,
 // which are free again on return. Failure: none.

@@ -15,7 +15,7 @@ const char* amx_obstacle(const MachineIsa& machine) {
 }
 
 bool this_amx_agrees() {
-  return equal_products(*amx_kernels(), *avx512_kernels());
+  return equal_results(*amx_kernels(), *avx512_kernels());
 }
 
 KernelChoice choose_best(const MachineIsa& machine) {

@@ -60,9 +60,64 @@ std::vector<float> multiply(const KernelTable& kernels, const CpuMatrix& w, cons
   return y;
 }
 
+// Rows of one sequence over blocks of i16 codes that use all 13 bits.
+std::vector<float> attend(const KernelTable& kernels, std::mt19937 rng) {
+  constexpr std::uint32_t kDim = 48;
+  constexpr std::uint32_t kGroup = 2;
+  constexpr std::uint32_t kTokens = 16;
+  constexpr std::uint32_t kPositions = 320;  // a chunk, and a part of one
+  constexpr std::uint32_t kFirst = kPositions - kRows;
+  constexpr std::size_t kBlockBytes = 2 * kTokens * (kDim * sizeof(std::int16_t) + sizeof(float));
+  std::vector<std::byte> layer(kPositions / kTokens * kBlockBytes);
+  std::vector<std::uint32_t> blocks(kPositions / kTokens);
+  std::uniform_int_distribution<int> code(-4095, 4095);
+  for (std::uint32_t block = 0; block < blocks.size(); ++block) {
+    blocks[block] = block;
+    std::byte* at = layer.data() + block * kBlockBytes;
+    for (std::size_t i = 0; i < std::size_t{2} * kTokens * kDim; ++i, at += sizeof(std::int16_t)) {
+      const auto value = static_cast<std::int16_t>(code(rng));
+      std::memcpy(at, &value, sizeof(value));
+    }
+    for (std::size_t i = 0; i < std::size_t{2} * kTokens; ++i, at += sizeof(float)) {
+      constexpr float kScale = 1.0F / 4096;
+      std::memcpy(at, &kScale, sizeof(kScale));
+    }
+  }
+  std::vector<float> q(kRows * kGroup * kDim);
+  for (float& v : q) {
+    v = static_cast<float>(code(rng)) / 1024;
+  }
+  std::vector<float> out(q.size());
+  Scratch<std::byte> scratch;
+  AttentionJob job{};
+  job.layer = layer.data();
+  job.block_bytes = kBlockBytes;
+  job.blocks = blocks.data();
+  job.block_tokens = kTokens;
+  job.kv_heads = 1;
+  job.head_dim = kDim;
+  job.code = KvCode::I16;
+  job.group = kGroup;
+  job.scale = 0.125F;
+  job.q = q.data();
+  job.q_stride = kGroup * kDim;
+  job.out = out.data();
+  job.out_stride = kGroup * kDim;
+  job.first_position = kFirst;
+  job.rows = kRows;
+  job.end_position = kPositions;
+  job.scratch = scratch.at_least(attention_scratch_bytes(kGroup, kDim));
+  kernels.attend_rows(job);
+  return out;
+}
+
+bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
+  return std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
+
 }  // namespace
 
-bool equal_products(const KernelTable& a, const KernelTable& b) {
+bool equal_results(const KernelTable& a, const KernelTable& b) {
   std::mt19937 rng(1);
   std::uniform_real_distribution<float> value(-2.0F, 2.0F);
   std::vector<float> x(kRows * kCols);
@@ -72,13 +127,11 @@ bool equal_products(const KernelTable& a, const KernelTable& b) {
   // One type with a scale for 32 elements and one with a scale for 16.
   for (const CpuMatrix& weight :
        {make_weight(DType::Q8_0, 0, rng), make_weight(DType::Q6_K, 208, rng)}) {
-    const std::vector<float> left = multiply(a, weight, x.data());
-    const std::vector<float> right = multiply(b, weight, x.data());
-    if (std::memcmp(left.data(), right.data(), left.size() * sizeof(float)) != 0) {
+    if (!same_bits(multiply(a, weight, x.data()), multiply(b, weight, x.data()))) {
       return false;
     }
   }
-  return true;
+  return same_bits(attend(a, rng), attend(b, rng));
 }
 
 }  // namespace baton::kernels::cpu

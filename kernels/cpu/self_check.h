@@ -1,5 +1,6 @@
-// Compares two kernel tables by a few small products, bit for bit: whether AMX, which hypervisors
-// and firmware can get wrong and few machines of developers have, computes here what AVX-512 does.
+// Compares two kernel tables by a few small products and attention, bit for bit: whether AMX, which
+// hypervisors and firmware can get wrong and few machines of developers have, computes here what
+// AVX-512 does.
 //
 // Thread: any; the machine has both tables' instructions. Failure: none.
 #pragma once
@@ -8,6 +9,6 @@
 
 namespace baton::kernels::cpu {
 
-bool equal_products(const KernelTable& a, const KernelTable& b);
+bool equal_results(const KernelTable& a, const KernelTable& b);
 
 }  // namespace baton::kernels::cpu

@@ -267,12 +267,18 @@ TEST(KernelChoice, AutoTakesTheBestThereIs) {
 
 TEST(KernelChoice, TheSelfCheckTellsAWrongTableFromARightOne) {
   ASSERT_NE(cpu::scalar_kernels(), nullptr);
-  EXPECT_TRUE(cpu::equal_products(*cpu::scalar_kernels(), *cpu::scalar_kernels()));
+  EXPECT_TRUE(cpu::equal_results(*cpu::scalar_kernels(), *cpu::scalar_kernels()));
   if (const cpu::KernelTable* amx = testing::emulated_amx_kernels(); amx != nullptr) {
-    EXPECT_TRUE(cpu::equal_products(*amx, *cpu::scalar_kernels()));
+    EXPECT_TRUE(cpu::equal_results(*amx, *cpu::scalar_kernels()));
     cpu::KernelTable wrong = *amx;
     wrong.quantise = testing::emulated_avx512_kernels()->quantise;  // codes in another order
-    EXPECT_FALSE(cpu::equal_products(wrong, *cpu::scalar_kernels()));
+    EXPECT_FALSE(cpu::equal_results(wrong, *cpu::scalar_kernels()));
+    wrong = *amx;
+    wrong.attend_rows = [](const cpu::AttentionJob& job) {
+      testing::emulated_amx_kernels()->attend_rows(job);
+      job.out[0] += 1.0F;
+    };
+    EXPECT_FALSE(cpu::equal_results(wrong, *cpu::scalar_kernels()));
   }
 }
 
