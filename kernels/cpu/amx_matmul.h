@@ -4,10 +4,10 @@
 // order.
 //
 // A panel is first taken apart into signed bytes (code - offset), in the order in which a tile
-// takes them, so no start value is needed. That costs about as much as seven rows of VNNI products,
-// and a panel of few rows is bound by memory anyway: kAmxRows rows and more come here, fewer go to
-// the AVX-512 kernels. For these rows the activations' codes lie row by row: i32 codes[R][8]; the
-// rest of a record (kernel_table.h) stays.
+// takes them, so no start value is needed. kAmxRows rows and more come here, fewer go to the
+// AVX-512 kernels: those took 0.6 of the time at 8 rows, 0.75 at 16, the same at 32, 1.35 times as
+// long at 256. For many rows the activations' codes lie row by row: i32 codes[R][8]; the rest of a
+// record (kernel_table.h) stays.
 //
 // Measured on Sapphire Rapids, for 16 x 16 outputs and a block of Q4_1: a product takes 16 cycles,
 // its store 16 of the tiles' unit and about 30 of the vector ports, the chain of fma (four
@@ -29,8 +29,8 @@ constexpr std::size_t kTileRows = 16;
 constexpr int kTilesAtOnce = 4;
 constexpr std::size_t kTileInts = kTileRows * kLanes;
 
-template <class Isa>
-constexpr std::size_t kAmxRows = Isa::kQuantRows + 1;
+constexpr std::size_t kAmxRows = 33;
+constexpr int kLeastTileRows = 11;  // so many rows and more make no smaller tiles of up to 16
 
 // Bytes of signed codes, scales and mins of one block.
 constexpr std::size_t kSignedCodes = kQuantBlock * kPanelRows;
@@ -40,7 +40,7 @@ constexpr std::size_t signed_record_bytes(int parts, bool has_min) {
 
 template <class Isa>
 void amx_quantise(const QuantiseJob& job, void (*few_rows)(const QuantiseJob&)) {
-  if (job.tiles.rows < kAmxRows<Isa>) {
+  if (job.tiles.rows < kAmxRows) {
     few_rows(job);
     return;
   }
@@ -196,7 +196,7 @@ template <class Isa, class Tile, int kParts, bool kHasMin, int kRows = kTileRows
 [[gnu::always_inline]] inline void dispatch_amx_tile(std::size_t rows, Tile& tile, Args... args) {
   if (rows == kRows) {
     amx_tile<Isa, Tile, kParts, kHasMin, kRows>(tile, args...);
-  } else if constexpr (kRows > kAmxRows<Isa>) {
+  } else if constexpr (kRows > kLeastTileRows) {
     dispatch_amx_tile<Isa, Tile, kParts, kHasMin, kRows - 1>(rows, tile, args...);
   }
 }
@@ -289,7 +289,7 @@ void amx_quant_matmul(const MatmulJob& job) {
 // `other`: the AVX-512 kernels, for float weights and few rows.
 template <class Isa, class Tile>
 void amx_matmul(const MatmulJob& job, void (*other)(const MatmulJob&)) {
-  if (job.tiles.rows < kAmxRows<Isa>) {
+  if (job.tiles.rows < kAmxRows) {
     other(job);
     return;
   }

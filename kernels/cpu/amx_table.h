@@ -25,7 +25,8 @@ struct AmxTable {
   static KernelTable make(const char* name, bool bfloat) {
     KernelTable table = *kBase();
     table.name = name;
-    table.quant_row_tile = kTileRows;
+    table.many_rows = kAmxRows;
+    table.many_quant_row_tile = kTileRows;
     table.quantise = quantise;
     table.attend_rows = attend_rows;
     table.matmul = bfloat ? bfloat_matmul : matmul;

@@ -376,8 +376,8 @@ void CpuBackend::matmul(const float* x, std::size_t m, std::span<const MatmulOut
     job.cols = cols;
     job.end_panel = w.panels();
     job.x = x;
-    job.tiles = make_row_tiles(
-        m, is_quantised(w.dtype()) ? kernels_.quant_row_tile : kernels_.float_row_tile);
+    job.tiles = is_quantised(w.dtype()) ? quant_row_tiles(kernels_, m)
+                                        : make_row_tiles(m, kernels_.float_row_tile);
     job.end_tile = job.tiles.count;
     job.y = out.y;
     job.y_stride = out.y_stride == 0 ? w.rows() : out.y_stride;
@@ -386,7 +386,7 @@ void CpuBackend::matmul(const float* x, std::size_t m, std::span<const MatmulOut
     cost += w.panels() * (w.panel_bytes() + m * cols);
   }
   reserve_thread_scratch(matmul_scratch_bytes(cols));
-  const RowTiles tiles = make_row_tiles(m, kernels_.quant_row_tile);
+  const RowTiles tiles = quant_row_tiles(kernels_, m);
   const std::size_t words = cols / kQuantBlock * kActivationWords;  // a quantised row
   if (cost < kMinMatmul || pool_.threads() == 1) {
     if (quantised) {

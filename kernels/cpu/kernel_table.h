@@ -183,6 +183,8 @@ struct KernelTable {
   const char* name;
   std::uint32_t numerics;
   std::size_t quant_row_tile;
+  std::size_t many_rows;            // from so many rows on
+  std::size_t many_quant_row_tile;  // tiles of quantised rows are this large
   std::size_t float_row_tile;
 
   void (*quantise)(const QuantiseJob& job);
@@ -219,6 +221,12 @@ struct KernelTable {
   void (*attend_chunk)(const AttentionJob& job);  // one chunk into partials
   void (*merge_chunks)(const AttentionJob& job);  // partials, ascending, into finished rows
 };
+
+[[maybe_unused]] static inline RowTiles quant_row_tiles(const KernelTable& kernels,
+                                                        std::size_t rows) {
+  return make_row_tiles(
+      rows, rows < kernels.many_rows ? kernels.quant_row_tile : kernels.many_quant_row_tile);
+}
 
 // Null where this build has no such instruction set.
 const KernelTable* scalar_kernels();

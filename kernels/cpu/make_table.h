@@ -46,6 +46,7 @@ constexpr KernelTable make_table() {
   table.name = Isa::kName;
   table.numerics = kNumericsExact;
   table.quant_row_tile = Isa::kQuantRows;
+  table.many_rows = SIZE_MAX;
   table.float_row_tile = Isa::kFloatRows;
   table.quantise = quantise<Isa>;
   table.matmul = matmul<Isa>;

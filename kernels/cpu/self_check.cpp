@@ -12,7 +12,7 @@
 namespace baton::kernels::cpu {
 namespace {
 
-constexpr std::size_t kRows = 23;  // tiles of two sizes
+constexpr std::size_t kRows = 40;  // many, in tiles of two sizes
 constexpr std::size_t kCols = 512;
 constexpr std::size_t kFeatures = 48;  // and a panel of one group
 
@@ -40,7 +40,7 @@ std::vector<float> multiply(const KernelTable& kernels, const CpuMatrix& w, cons
   Scratch<std::uint32_t> activations;
   Scratch<std::byte> scratch;
   std::vector<float> y(kRows * kFeatures);
-  const RowTiles tiles = make_row_tiles(kRows, kernels.quant_row_tile);
+  const RowTiles tiles = quant_row_tiles(kernels, kRows);
   MatmulJob job{};
   job.dtype = w.dtype();
   job.weight = w.data();

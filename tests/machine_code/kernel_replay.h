@@ -254,7 +254,8 @@ inline std::size_t replay(const KernelTable& kernels, ReplayMemory& memory, std:
     job.y_stride = kReplayRows;
     job.scratch = memory.scratch;
     for (const std::size_t rows : kRowCounts) {
-      job.tiles = make_row_tiles(rows, quantised ? kernels.quant_row_tile : kernels.float_row_tile);
+      job.tiles =
+          quantised ? quant_row_tiles(kernels, rows) : make_row_tiles(rows, kernels.float_row_tile);
       job.end_tile = job.tiles.count;
       job.accumulate = rows == 13;
       for (std::size_t i = 0; i < rows * kReplayRows; ++i) {
