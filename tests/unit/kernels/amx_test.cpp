@@ -82,9 +82,9 @@ TEST(Amx, IntegerProductsHaveTheScalarKernelsBits) {
       const std::size_t rows = 32 * blocks + 17;  // a last panel of one group and one lane
       const RandomWeight weight = random_weight(dtype, rows, cols, rng);
       const std::vector<float> x = random_floats(140 * cols, rng);
-      // Six rows are the AVX-512 kernels'; tiles of two sizes; more tiles than a chunk has; so many
-      // that threads share by rows.
-      for (const std::size_t m : {1, 6, 7, 8, 16, 17, 31, 33, 100, 140}) {
+      // Up to 32 rows are the AVX-512 kernels'; tiles of 11 to 16 rows, in two sizes; more tiles
+      // than a chunk has; so many that threads share by rows.
+      for (const std::size_t m : {1, 7, 16, 32, 33, 34, 40, 49, 64, 100, 140}) {
         const Product product{m, rows + m % 3, m % 2 == 1};
         const std::vector<float> want = multiply(**scalar, weight, x.data(), product);
         for (const NamedBackend& named : backends) {
@@ -124,11 +124,11 @@ TEST(Amx, ZeroInfiniteAndUndefinedActivations) {
   const RandomWeight weight = random_weight(DType::Q8_0, 33, 64, rng);
   for (const NamedBackend& named :
        amx_backends(testing::emulated_amx_kernels(), FloatPath::Exact)) {
-    std::vector<float> x(8 * 64, 0.0F);
+    std::vector<float> x(40 * 64, 0.0F);
     x[64] = 1e-38F;
     x[2 * 64] = HUGE_VALF;
     x[3 * 64] = NAN;
-    const std::vector<float> y = multiply(*named.backend, weight, x.data(), {8, 33, false});
+    const std::vector<float> y = multiply(*named.backend, weight, x.data(), {40, 33, false});
     for (std::size_t n = 0; n < 33; ++n) {
       EXPECT_EQ(y[n], 0.0F) << named.name;
       EXPECT_EQ(y[33 + n], 0.0F) << named.name;
