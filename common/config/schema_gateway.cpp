@@ -226,7 +226,8 @@ void visit_tier(std::string_view name, std::string_view help, TierSection& s, Co
            "Deadline of the first token, from when the request was received. 0: none.");
   v.flag("refuse_early",
          s.refuse_early,
-         "Answer 429 at once when the first token cannot be expected by its deadline.");
+         "Answer 429 at once when the first token cannot be expected by its deadline, and from the "
+         "queue when it can no longer come by then.");
   v.millis("starve_after_ms",
            s.starve_after,
            1,

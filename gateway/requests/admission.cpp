@@ -41,7 +41,8 @@ std::optional<AdmissionQueue::Ticket> AdmissionQueue::enter(const std::string& m
                                                             Tier tier,
                                                             std::uint64_t tokens,
                                                             TimePoint received,
-                                                            TimePoint now) {
+                                                            TimePoint now,
+                                                            TimePoint latest) {
   const TierPolicy& policy = tiers_[index(tier)];
   if (size(tier) >= policy.limit) {
     return std::nullopt;
@@ -52,7 +53,7 @@ std::optional<AdmissionQueue::Ticket> AdmissionQueue::enter(const std::string& m
             next_number_++};
   ticket.tier = tier;
   ticket.tokens = tokens;
-  ticket.expires = now + policy.timeout;
+  ticket.expires = std::min(now + policy.timeout, latest);
   insert(model, id, ticket, now);
   return ticket;
 }
@@ -186,15 +187,16 @@ std::size_t AdmissionQueue::size() const {
   return std::accumulate(sizes_.begin(), sizes_.end(), std::size_t{0});
 }
 
-std::array<std::uint64_t, kNumTiers> AdmissionQueue::waiting_tokens(
-    const std::string& model) const {
-  std::array<std::uint64_t, kNumTiers> tokens{};
+Backlog AdmissionQueue::backlog(const std::string& model, TimePoint now) const {
+  Backlog backlog{};
   if (const auto found = queues_.find(model); found != queues_.end()) {
     for (std::size_t i = 0; i < kNumTiers; ++i) {
-      tokens[i] = found->second[i].tokens;
+      const TierQueue& tier = found->second[i];
+      const Duration since = tier.waiting.empty() ? Duration{} : now - tier.last_begun;
+      backlog[i] = {tier.tokens, tier.waiting.size(), tier.owed, since};
     }
   }
-  return tokens;
+  return backlog;
 }
 
 }  // namespace baton::gateway

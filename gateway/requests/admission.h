@@ -37,6 +37,15 @@ struct TierPolicy {
 };
 using TierPolicies = std::array<TierPolicy, kNumTiers>;
 
+// What waits of a tier, and how it stands with its share.
+struct TierBacklog {
+  std::uint64_t tokens = 0;
+  std::size_t requests = 0;
+  double owed = 0;         // tokens; negative: it was ahead
+  Duration since_begun{};  // or since something waits; 0: nothing does
+};
+using Backlog = std::array<TierBacklog, kNumTiers>;
+
 TierPolicies tier_policies(const std::array<TierSection, kNumTiers>& sections,
                            std::size_t queue_limit,
                            Duration queue_timeout);
@@ -65,13 +74,15 @@ class AdmissionQueue {
     TimePoint begun_before;
   };
 
-  // Nothing when its tier's queue is full. `received`: what the deadline counts from.
+  // Nothing when its tier's queue is full. `received`: what the deadline counts from. `latest`: it
+  // waits no longer than that, whatever its tier's timeout.
   std::optional<Ticket> enter(const std::string& model,
                               RequestId id,
                               Tier tier,
                               std::uint64_t tokens,
                               TimePoint received,
-                              TimePoint now);
+                              TimePoint now,
+                              TimePoint latest = TimePoint::max());
   // Back to its old place, with what it has paid given back; always accepted, since it was counted
   // before.
   void reenter(const std::string& model, RequestId id, Ticket& ticket, TimePoint now);
@@ -93,8 +104,7 @@ class AdmissionQueue {
   std::size_t size(Tier tier) const { return sizes_[index(tier)]; }
   const TierPolicy& policy(Tier tier) const { return tiers_[index(tier)]; }
   const TierPolicies& policies() const { return tiers_; }
-  // Work that waits, by tier.
-  std::array<std::uint64_t, kNumTiers> waiting_tokens(const std::string& model) const;
+  Backlog backlog(const std::string& model, TimePoint now) const;
 
  private:
   struct Waiting {

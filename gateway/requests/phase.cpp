@@ -19,7 +19,7 @@ constexpr auto kEdges = std::to_array<std::pair<Phase, Phase>>({
     {Phase::Decoding, Phase::Queued},     {Phase::Decoding, Phase::Ending},
     {Phase::Decoding, Phase::Finished},   {Phase::Decoding, Phase::Failed},
     {Phase::Decoding, Phase::Cancelled},  {Phase::Ending, Phase::Finished},
-    {Phase::Ending, Phase::Cancelled},
+    {Phase::Ending, Phase::Cancelled},    {Phase::Queued, Phase::Refused},
 });
 
 }  // namespace
@@ -34,7 +34,8 @@ bool is_legal(Phase from, Phase to) {
 }
 
 bool is_final(Phase phase) {
-  return phase == Phase::Finished || phase == Phase::Failed || phase == Phase::Cancelled;
+  return phase == Phase::Finished || phase == Phase::Failed || phase == Phase::Refused ||
+         phase == Phase::Cancelled;
 }
 
 std::string_view to_string(Phase phase) {
@@ -53,6 +54,8 @@ std::string_view to_string(Phase phase) {
       return "finished";
     case Phase::Failed:
       return "failed";
+    case Phase::Refused:
+      return "refused";
     case Phase::Cancelled:
       return "cancelled";
   }

@@ -16,6 +16,7 @@ enum class Phase : std::uint8_t {
   Ending,      // stopped by the gateway; waits a moment for the nodes' figures
   Finished,
   Failed,
+  Refused,  // waited until its first token could no longer come in time
   Cancelled
 };
 

@@ -122,6 +122,9 @@ Probe::Probe(Metrics& metrics, const SloSection& slo)
   refused = requests("refused");
   refused_early = metrics.counter("baton_requests_refused_early_total",
                                   "Requests refused since their first token would come too late");
+  refused_late = metrics.counter(
+      "baton_requests_refused_late_total",
+      "Requests refused after a wait, when their first token could no longer come in time");
   for (std::size_t i = 0; i < kNumTiers; ++i) {
     waiting[i] = metrics.gauge("baton_num_requests_waiting_by_tier",
                                "Requests in the queue, by tier",
@@ -190,9 +193,10 @@ void Probe::show(const SloSection& slo) const {
 }
 
 void Probe::ended(Phase phase) const {
-  const Counter& counter = phase == Phase::Finished ? finished
-                           : phase == Phase::Failed ? failed
-                                                    : cancelled;
+  const Counter& counter = phase == Phase::Finished  ? finished
+                           : phase == Phase::Failed  ? failed
+                           : phase == Phase::Refused ? refused
+                                                     : cancelled;
   counter.add();
 }
 

@@ -38,8 +38,9 @@ struct Probe {
   void failover(FailoverReason reason) const { failovers[static_cast<std::size_t>(reason)].add(); }
 
   Counter finished, failed, cancelled;
-  Counter refused;        // at the door: queue full, too late for its deadline, shutting down
-  Counter refused_early;  // of those: too late
+  Counter refused;        // queue full, too late for its deadline, shutting down
+  Counter refused_early;  // of those: at the door, since it would come too late
+  Counter refused_late;   // of those: from the queue, when that was certain
   Counter disconnects;
   Counter failed_attempts, reserve_busy;
   std::array<Counter, kNumFailoverReasons> failovers;  // by reason

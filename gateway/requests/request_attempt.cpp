@@ -312,12 +312,15 @@ void RequestTracker::deliver(Tracked& tracked, std::span<TokenEvent> ready) {
       if (event.index == 0) {
         tracked.probe->ttft[tier].observe(seconds);
         tracked.first_token = now;
-        if (tracked.predicted && tracked.figures.failovers == 0) {
-          predictions_[tracked.request.model].on_first_token(
-              tracked.ticket.tier,
-              *tracked.predicted,
-              now - tracked.received,
-              queue_.policy(tracked.ticket.tier).ttft_target);
+        if (tracked.figures.failovers == 0) {
+          TtftPrediction& prediction = predictions_[tracked.request.model];
+          prediction.on_computed(now - tracked.granted);
+          if (tracked.predicted) {
+            prediction.on_first_token(tracked.ticket.tier,
+                                      *tracked.predicted,
+                                      now - tracked.received,
+                                      queue_.policy(tracked.ticket.tier).ttft_target);
+          }
         }
       } else {
         tracked.probe->itl[tier].observe(seconds);

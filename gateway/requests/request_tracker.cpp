@@ -23,6 +23,15 @@ ApiError no_pair_error() {
                             "No pair of prefill and decode nodes can serve this model now."});
 }
 
+ApiError late_error(Duration target, Tier tier) {
+  return to_api_error(
+      Error{ErrorCode::Busy,
+            fmt::format("The first token could not come within {} ms, which tier '{}' promises; "
+                        "too much waits before it. Try again later.",
+                        std::chrono::duration_cast<std::chrono::milliseconds>(target).count(),
+                        to_string(tier))});
+}
+
 bool avoids_any(const TrackedRequest& tracked, TimePoint now) {
   return std::ranges::any_of(tracked.avoid,
                              [now](const Avoided& avoided) { return avoided.until > now; });
@@ -87,6 +96,9 @@ void RequestTracker::submit(Submission submission) {
   if (requests_.contains(tracked->request.id)) {
     return refuse(to_api_error(Error{ErrorCode::Internal, "a request id came twice"}));
   }
+  TtftPrediction& prediction = predictions_[tracked->request.model];
+  const std::uint64_t work = work_of(tracked->request);
+  prediction.on_offered(executor_.now(), submission.tier, work);
   if (auto late = refuse_early(*tracked, submission.tier)) {
     probe_.refused_early.add();
     return refuse(std::move(*late));
@@ -94,9 +106,10 @@ void RequestTracker::submit(Submission submission) {
   const auto ticket = queue_.enter(tracked->request.model,
                                    tracked->request.id,
                                    submission.tier,
-                                   work_of(tracked->request),
+                                   work,
                                    submission.received,
-                                   executor_.now());
+                                   executor_.now(),
+                                   tracked->latest_begin);
   if (!ticket) {
     ApiError error = to_api_error(Error{
         ErrorCode::Busy,
@@ -106,7 +119,6 @@ void RequestTracker::submit(Submission submission) {
     return refuse(std::move(error));
   }
   tracked->ticket = *ticket;
-  predictions_[tracked->request.model].on_entered(executor_.now(), ticket->tier, ticket->tokens);
   const std::string model = tracked->request.model;
   set_due(*tracked, tracked->deadline);
   requests_.emplace(tracked->request.id, std::move(tracked));
@@ -119,29 +131,45 @@ std::optional<ApiError> RequestTracker::refuse_early(Tracked& tracked, Tier tier
     return std::nullopt;
   }
   const std::string& model = tracked.request.model;
-  tracked.predicted =
-      predictions_[model].predict(views_of(model),
-                                  queue_.waiting_tokens(model),
-                                  queue_.policies(),
-                                  tier,
-                                  static_cast<std::uint32_t>(tracked.request.prompt.size()));
+  const TtftPrediction& prediction = predictions_[model];
+  const std::vector<NodeView> views = views_of(model);
+  const auto prompt_tokens = static_cast<std::uint32_t>(tracked.request.prompt.size());
+  tracked.predicted = prediction.predict(
+      views, queue_.backlog(model, executor_.now()), queue_.policies(), tier, prompt_tokens);
+  if (!policy.refuse_early) {
+    return std::nullopt;
+  }
+  const auto& predicted = tracked.predicted;
+  if (!predicted || predicted->total() <= policy.ttft_target) {
+    const Duration needed = prediction.needed(views, tier, prompt_tokens);
+    if (needed < policy.ttft_target) {
+      tracked.latest_begin = tracked.received + policy.ttft_target - needed;
+    }
+    return std::nullopt;
+  }
   // A prompt that takes longer by itself is not refused for that: later it would be no faster.
-  if (!policy.refuse_early || !tracked.predicted ||
-      tracked.predicted->total() <= policy.ttft_target ||
-      tracked.predicted->wait * kWaitPart < policy.ttft_target) {
+  if (predicted->weighted_wait() * kWaitPart < policy.ttft_target) {
     return std::nullopt;
   }
   const auto late =
-      std::chrono::ceil<std::chrono::seconds>(tracked.predicted->total() - policy.ttft_target);
-  ApiError error = to_api_error(Error{
-      ErrorCode::Busy,
-      fmt::format("The first token could not come within {} ms, which tier '{}' promises; "
-                  "too much waits before it. Try again later.",
-                  std::chrono::duration_cast<std::chrono::milliseconds>(policy.ttft_target).count(),
-                  to_string(tier))});
+      std::chrono::ceil<std::chrono::seconds>(predicted->total() - policy.ttft_target);
+  ApiError error = late_error(policy.ttft_target, tier);
   error.retry_after_s =
       static_cast<std::uint32_t>(std::clamp<std::int64_t>(late.count(), 1, kLongestRetryS));
   return error;
+}
+
+void RequestTracker::refuse_late(Tracked& tracked) {
+  const Tier tier = tracked.ticket.tier;
+  const Duration target = tracked.ticket.place.due - tracked.received;
+  queue_.leave(tracked.request.model, tracked.ticket);
+  if (tracked.predicted) {
+    predictions_[tracked.request.model].on_expired(tier, *tracked.predicted, target);
+  }
+  probe_.refused_late.add();
+  ApiError error = late_error(target, tier);
+  error.retry_after_s = retry_after_s();
+  end(tracked, Phase::Refused, FinishReason::Error, std::move(error));
 }
 
 WaitingPrompts RequestTracker::waiting(const std::string& model) const {
@@ -179,6 +207,10 @@ void RequestTracker::dispatch_model(const std::string& model) {
     }
     Tracked& tracked = *find(*id);
     if (tracked.rest_until > now) {
+      continue;
+    }
+    if (tracked.is_too_late(now)) {
+      refuse_late(tracked);  // its place is worth more to one that can still be in time
       continue;
     }
     const auto route = route_for(tracked, views, out, resting);
@@ -302,6 +334,10 @@ void RequestTracker::sweep() {
   health_.sweep(now);
   for (const RequestId id : queue_.expired(now)) {
     Tracked& tracked = *find(id);
+    if (tracked.is_too_late(now)) {
+      refuse_late(tracked);
+      continue;
+    }
     ApiError error = to_api_error(
         Error{ErrorCode::Unavailable,
               tracked.is_resumed()

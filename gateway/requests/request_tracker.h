@@ -134,6 +134,8 @@ class RequestTracker {
   void dispatch_model(const std::string& model);
   // The refusal of one whose first token cannot be expected by its tier's deadline.
   std::optional<ApiError> refuse_early(Tracked& tracked, Tier tier);
+  // REQUIRES: it waits, and is too late.
+  void refuse_late(Tracked& tracked);
   // Where it may go now; `out`, `resting`: as in RouteNeed.
   std::expected<Route, RouteMiss> route_for(Tracked& tracked,
                                             std::span<const NodeView> views,

@@ -53,6 +53,8 @@ struct TrackedRequest {
   Phase phase = Phase::Queued;
   AdmissionQueue::Ticket ticket;
   std::optional<TtftPrediction::Answer> predicted;  // when its tier has a deadline
+  // For its first token to be in time; max: it need not be, since no wait could be shorter.
+  TimePoint latest_begin = TimePoint::max();
   TimePoint received;
   TimePoint deadline;
   TimePoint begun;        // this attempt
@@ -93,6 +95,10 @@ struct TrackedRequest {
   bool has_begun_on(NodeHandle node) const {
     return phase == Phase::Decoding || phase == Phase::Ending ||
            (phase == Phase::Prefilling && (node == route.prefill || route.is_local()));
+  }
+  // REQUIRES: Queued. One that goes on at other nodes waits by its tier's timeout alone.
+  bool is_too_late(TimePoint now) const {
+    return latest_begin <= now && ticket.expires == latest_begin;
   }
   // Nodes have worked on it: it waits for a pair, where a new request would be refused.
   bool is_resumed() const { return budget.failovers() > 0 || figures.attempts > 0; }

@@ -1,8 +1,13 @@
-// When will the first token of a request come that is received now? The work that waits before it,
-// over the rate at which work is really begun, then the prefill nodes' own queues and the prompt
-// itself at the rate they report. What other tiers will bring meanwhile takes its part of that rate
-// as it lately did. All this is known too little for a promise, so a factor is learned for each
-// tier from what came true: 19 of 20 first tokens come no later than predicted.
+// When will the first token of a request come that is received now? It waits behind its own tier at
+// the rate that the queue's rules leave this one: what the higher ones do not take, but at least
+// its share, and a turn each time it would starve. Of these the quickest counts; then come the
+// prefill nodes' own queues and the prompt itself, at the rate they report or as it lately took.
+// The rate of all is that at which work is really begun. What others will bring meanwhile is what
+// clients lately offered, let in or not: who is turned away shows that there is more.
+//
+// All this is known too little for a promise: nodes take work in bursts, and rates change. So a
+// factor is learned for each tier from what came true: 99 of 100 first tokens come no later than
+// predicted with it, those included that were given up because they would have come too late.
 //
 // One of these serves one model. Owner: RequestTracker. Thread: the control strand; a pure function
 // of what it was told, without a clock. Failure: nothing is predicted before something is known.
@@ -21,41 +26,59 @@ namespace baton::gateway {
 class TtftPrediction {
  public:
   struct Answer {
-    Duration wait{};        // before its own prompt is computed
-    Duration own{};         // the prompt
-    Duration unweighted{};  // both, without the learned factor
-    Duration total() const { return wait + own; }
+    Duration wait{};    // before its own prompt is computed, if all goes evenly
+    Duration own{};     // the prompt, likewise
+    double factor = 1;  // for what does not
+    Duration unweighted() const { return wait + own; }
+    Duration weighted_wait() const;
+    Duration total() const;  // with the factor
   };
 
-  // Work of `tokens` came into the queue.
-  void on_entered(TimePoint now, Tier tier, std::uint64_t tokens);
+  // Work of `tokens` came, whether it was let in or not.
+  void on_offered(TimePoint now, Tier tier, std::uint64_t tokens);
   // Work of `tokens` was given to nodes. `more_waits`: the queue was not empty then.
   void on_begun(TimePoint now, std::uint64_t tokens, bool more_waits);
   // The first token of a request that had to come within `target`, for which `predicted` was said.
   void on_first_token(Tier tier, const Answer& predicted, Duration took, Duration target);
+  // Any first token, so long after the request was given to nodes.
+  void on_computed(Duration took);
+  // It waited until that could no longer be.
+  void on_expired(Tier tier, const Answer& predicted, Duration target);
 
-  // `waiting`: tokens by tier. `tier`, `prompt_tokens`: of the request in question.
+  // `tier`, `prompt_tokens`: of the request in question, which is not in the backlog.
   std::optional<Answer> predict(std::span<const NodeView> nodes,
-                                const std::array<std::uint64_t, kNumTiers>& waiting,
+                                const Backlog& backlog,
                                 const TierPolicies& tiers,
                                 Tier tier,
                                 std::uint32_t prompt_tokens) const;
+  // So long before its deadline it must be given to nodes, so that it can be in time.
+  Duration needed(std::span<const NodeView> nodes, Tier tier, std::uint32_t prompt_tokens) const;
 
   double factor(Tier tier) const { return factors_[static_cast<std::size_t>(tier)]; }
 
  private:
-  // Tokens a second that came lately, by tier.
+  // Tokens a second that were offered lately, by tier.
   std::array<double, kNumTiers> demand() const;
+  // Seconds behind the backlog, `rate` tokens a second being begun.
+  double wait_behind(const Backlog& backlog,
+                     const TierPolicies& tiers,
+                     std::size_t tier,
+                     double rate) const;
+  void learn(Tier tier, bool was_missed);
 
   // Work begun while something waited, newest counting most.
   double begun_tokens_ = 0;
+  double begun_requests_ = 0;
   double begun_seconds_ = 0;
   std::optional<TimePoint> last_begun_;  // with something still waiting then
-  // Work that came in, likewise.
-  std::array<double, kNumTiers> entered_tokens_{};
-  double entered_seconds_ = 0;
-  std::optional<TimePoint> last_entered_;
-  std::array<double, kNumTiers> factors_{1, 1, 1};
+  // Work that was offered, likewise.
+  std::array<double, kNumTiers> offered_tokens_{};
+  double offered_seconds_ = 0;
+  std::optional<TimePoint> last_offered_;
+  double computed_seconds_ = 0;  // from nodes to the first token, as lately; 0: there was none
+  // Careful until more is known.
+  static constexpr double kFirstFactor = 1.25;
+  std::array<double, kNumTiers> factors_{kFirstFactor, kFirstFactor, kFirstFactor};
 };
 
 }  // namespace baton::gateway

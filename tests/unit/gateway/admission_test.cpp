@@ -29,6 +29,10 @@ TierPolicies policies(double priority, double standard, double flex) {
   return tiers;
 }
 
+std::array<std::uint64_t, kNumTiers> tokens_of(const Backlog& backlog) {
+  return {backlog[0].tokens, backlog[1].tokens, backlog[2].tokens};
+}
+
 // One server that begins a waiting request whenever it is free, and clients that keep `depth`
 // requests of each of their tiers waiting.
 class Server {
@@ -81,7 +85,7 @@ TEST(Admission, EachTierIsBoundedAndPlacesAreKept) {
   ASSERT_TRUE(first && second);
   EXPECT_FALSE(queue.enter("other", RequestId{3}, Tier::Default, 10, now, now));
   EXPECT_TRUE(queue.enter("m", RequestId{4}, Tier::Flex, 5, now, now));
-  EXPECT_EQ(queue.waiting_tokens("m"), (std::array<std::uint64_t, kNumTiers>{0, 30, 5}));
+  EXPECT_EQ(tokens_of(queue.backlog("m", now)), (std::array<std::uint64_t, kNumTiers>{0, 30, 5}));
   AdmissionQueue::Scan scan;
   EXPECT_EQ(queue.next("m", now, scan), RequestId{1});
   EXPECT_EQ(queue.next("m", now, scan), RequestId{2});
@@ -114,6 +118,33 @@ TEST(Admission, EarliestDeadlineIsFirst) {
   AdmissionQueue::Scan scan;
   EXPECT_EQ(queue.next("m", now, scan), RequestId{2});
   EXPECT_EQ(queue.next("m", now, scan), RequestId{1});
+}
+
+TEST(Admission, NobodyWaitsLongerThanItMay) {
+  AdmissionQueue queue(policies(0, 0, 0));
+  const TimePoint now = TimePoint{} + std::chrono::hours(1);
+  queue.enter("m", RequestId{1}, Tier::Default, 1, now, now, now + seconds(2));
+  queue.enter("m", RequestId{2}, Tier::Default, 1, now, now, now + seconds(90));
+  EXPECT_TRUE(queue.expired(now + milliseconds(1999)).empty());
+  EXPECT_EQ(queue.expired(now + seconds(2)), std::vector<RequestId>{RequestId{1}});
+  EXPECT_EQ(queue.expired(now + seconds(60)).size(), 2U) << "its tier's timeout holds, too";
+}
+
+TEST(Admission, BacklogTellsWhatWaitsAndHowItStands) {
+  AdmissionQueue queue(policies(0.5, 0.3, 0.1));
+  const TimePoint now = TimePoint{} + std::chrono::hours(1);
+  EXPECT_EQ(queue.backlog("m", now)[0].requests, 0U);
+  auto first = queue.enter("m", RequestId{1}, Tier::Flex, 100, now, now);
+  queue.enter("m", RequestId{2}, Tier::Flex, 50, now, now);
+  queue.enter("m", RequestId{3}, Tier::Default, 70, now, now);
+  queue.take("m", *first, now + seconds(1));
+  const Backlog backlog = queue.backlog("m", now + seconds(3));
+  EXPECT_EQ(backlog[2].tokens, 50U);
+  EXPECT_EQ(backlog[2].requests, 1U);
+  EXPECT_EQ(backlog[2].since_begun, seconds(2));
+  EXPECT_DOUBLE_EQ(backlog[1].owed, 30) << "of the work that was begun";
+  EXPECT_EQ(backlog[1].since_begun, seconds(3));
+  EXPECT_EQ(backlog[0].since_begun, Duration{});
 }
 
 TEST(Admission, SharesAreKeptAtOverload) {
@@ -274,9 +305,9 @@ TEST(Admission, CountsStayTrueWhateverComes) {
     for (const auto& [id, entry] : waiting) {
       tokens[static_cast<std::size_t>(entry.second.tier)] += entry.second.tokens;
     }
-    std::array<std::uint64_t, kNumTiers> told = queue.waiting_tokens("a");
+    std::array<std::uint64_t, kNumTiers> told = tokens_of(queue.backlog("a", now));
     for (std::size_t i = 0; i < kNumTiers; ++i) {
-      told[i] += queue.waiting_tokens("b")[i];
+      told[i] += queue.backlog("b", now)[i].tokens;
     }
     EXPECT_EQ(told, tokens) << "seed " << seed;
   }

@@ -173,6 +173,7 @@ TEST(Phase, FinalPhasesHaveNoWayOut) {
                        Phase::Ending,
                        Phase::Finished,
                        Phase::Failed,
+                       Phase::Refused,
                        Phase::Cancelled};
   int legal = 0;
   for (const Phase from : all) {
@@ -186,7 +187,7 @@ TEST(Phase, FinalPhasesHaveNoWayOut) {
       EXPECT_TRUE(is_legal(from, Phase::Cancelled)) << to_string(from);
     }
   }
-  EXPECT_EQ(legal, 21);
+  EXPECT_EQ(legal, 22);
   EXPECT_FALSE(is_legal(Phase::Queued, Phase::Prefilling));
 }
 

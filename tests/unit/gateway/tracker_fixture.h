@@ -54,6 +54,30 @@ class RecordingSink final : public AnswerSink {
   std::optional<AnswerEnd> end;
 };
 
+// When the first token and the end came, from when it was made.
+class TimedSink final : public AnswerSink {
+ public:
+  explicit TimedSink(const Executor& executor) : executor_(executor), begin_(executor.now()) {}
+  void on_tokens(TokenEvent event) override {
+    if (event.index == 0 && !event.tokens.empty()) {
+      first = executor_.now() - begin_;
+    }
+  }
+  void on_end(AnswerEnd answer_end) override {
+    end = std::move(answer_end);
+    ended = executor_.now() - begin_;
+  }
+  bool is_refused() const { return end && end->error && end->error->status == 429; }
+
+  std::optional<Duration> first;
+  std::optional<Duration> ended;
+  std::optional<AnswerEnd> end;
+
+ private:
+  const Executor& executor_;
+  const TimePoint begin_;
+};
+
 class TrackerTest : public ::testing::Test {
  protected:
   void TearDown() override {

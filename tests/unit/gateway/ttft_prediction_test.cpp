@@ -16,7 +16,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-constexpr std::array<std::uint64_t, kNumTiers> kNobody{};
+constexpr Backlog kNobody{};
 
 NodeView prefill_node(std::uint64_t handle, float rate, std::uint64_t queued) {
   NodeView node;
@@ -31,11 +31,22 @@ double seconds_of(Duration value) {
   return std::chrono::duration<double>(value).count();
 }
 
+Backlog waiting(std::array<std::uint64_t, kNumTiers> tokens) {
+  Backlog backlog;
+  for (std::size_t i = 0; i < kNumTiers; ++i) {
+    backlog[i] = {.tokens = tokens[i], .requests = tokens[i] / 100};
+  }
+  return backlog;
+}
+
 TierPolicies shares(double priority, double standard, double flex) {
   TierPolicies tiers;
   tiers[0].share = priority;
   tiers[1].share = standard;
   tiers[2].share = flex;
+  for (TierPolicy& tier : tiers) {
+    tier.starve_after = std::chrono::hours(1);
+  }
   return tiers;
 }
 
@@ -58,6 +69,24 @@ TEST(TtftPrediction, TakesTheNodeThatIsFreeFirst) {
   EXPECT_DOUBLE_EQ(seconds_of(said->wait), 3.0);
 }
 
+// Where nodes tell no rate, or none prefills for others.
+TEST(TtftPrediction, APromptTakesAsLongAsTheyLatelyTook) {
+  TtftPrediction prediction;
+  EXPECT_EQ(prediction.needed({}, Tier::Default, 100), Duration{});
+  for (int i = 0; i < 60; ++i) {
+    prediction.on_computed(milliseconds(i < 20 ? 900 : 100));
+    prediction.on_begun(TimePoint{} + milliseconds(100 * i), 10, true);
+  }
+  const auto said = prediction.predict({}, kNobody, shares(0, 0, 0), Tier::Default, 100);
+  ASSERT_TRUE(said);
+  EXPECT_NEAR(seconds_of(said->own), 0.15, 0.05);
+  EXPECT_GT(prediction.needed({}, Tier::Default, 100), said->own) << "with some to spare";
+  const std::vector<NodeView> nodes{prefill_node(1, 1000, 0)};
+  EXPECT_DOUBLE_EQ(
+      seconds_of(prediction.predict(nodes, kNobody, shares(0, 0, 0), Tier::Default, 100)->own),
+      0.1);
+}
+
 TEST(TtftPrediction, LearnsTheRateAtWhichWorkIsBegun) {
   TtftPrediction prediction;
   TimePoint now{};
@@ -67,14 +96,17 @@ TEST(TtftPrediction, LearnsTheRateAtWhichWorkIsBegun) {
     prediction.on_begun(now, 100, true);
   }
   const std::vector<NodeView> nodes{prefill_node(1, 1000, 0)};
-  const auto said = prediction.predict(nodes, {0, 400, 0}, shares(0, 0, 0), Tier::Default, 100);
+  const auto said =
+      prediction.predict(nodes, waiting({0, 400, 0}), shares(0, 0, 0), Tier::Default, 100);
   ASSERT_TRUE(said);
   EXPECT_NEAR(seconds_of(said->wait), 2.0, 0.05);
   // Time in which nothing waited is no time of full speed.
   prediction.on_begun(now, 100, false);
   prediction.on_begun(now + seconds(100), 100, true);
   EXPECT_NEAR(
-      seconds_of(prediction.predict(nodes, {0, 400, 0}, shares(0, 0, 0), Tier::Default, 100)->wait),
+      seconds_of(
+          prediction.predict(nodes, waiting({0, 400, 0}), shares(0, 0, 0), Tier::Default, 100)
+              ->wait),
       2.0,
       0.5);
 }
@@ -83,8 +115,8 @@ TEST(TtftPrediction, WaitsBehindItsOwnTierAtItsShare) {
   const TtftPrediction prediction;
   const std::vector<NodeView> nodes{prefill_node(1, 1000, 0)};
   const TierPolicies tiers = shares(0.5, 0.25, 0.05);
-  const auto wait = [&](Tier tier, std::array<std::uint64_t, kNumTiers> waiting) {
-    return seconds_of(prediction.predict(nodes, waiting, tiers, tier, 1)->wait);
+  const auto wait = [&](Tier tier, std::array<std::uint64_t, kNumTiers> tokens) {
+    return seconds_of(prediction.predict(nodes, waiting(tokens), tiers, tier, 1)->wait);
   };
   EXPECT_DOUBLE_EQ(wait(Tier::Priority, {0, 9000, 9000}), 0);
   // Highest of those who wait: its share and what is nobody's, 0.5 + 0.2.
@@ -95,28 +127,117 @@ TEST(TtftPrediction, WaitsBehindItsOwnTierAtItsShare) {
   EXPECT_DOUBLE_EQ(wait(Tier::Default, {0, 1000, 0}), 1);
 }
 
+TEST(TtftPrediction, HigherTiersAreFirstAndLowerOnesUpToTheirShares) {
+  TtftPrediction prediction;
+  const std::vector<NodeView> nodes{prefill_node(1, 1000, 0)};
+  const TierPolicies tiers = shares(0.5, 0.3, 0.05);
+  const auto wait = [&](Tier tier, std::array<std::uint64_t, kNumTiers> tokens) {
+    return seconds_of(prediction.predict(nodes, waiting(tokens), tiers, tier, 1)->wait);
+  };
+  EXPECT_NEAR(wait(Tier::Default, {200, 300, 9000}), 500 / (0.95 * 1000), 0.01);
+  // Priority brings two fifths of the rate: more than its share of the rest is left for default.
+  TimePoint now{};
+  for (int i = 0; i < 300; ++i) {
+    now += milliseconds(100);
+    prediction.on_offered(now, Tier::Priority, 40);
+  }
+  EXPECT_NEAR(wait(Tier::Default, {0, 300, 9000}), 300 / (0.55 * 1000), 0.02);
+  // What lower tiers bring above their share delays nobody.
+  for (int i = 0; i < 300; ++i) {
+    now += milliseconds(100);
+    prediction.on_offered(now, Tier::Priority, 40);
+    prediction.on_offered(now, Tier::Flex, 500);
+  }
+  EXPECT_NEAR(wait(Tier::Default, {0, 300, 0}), 300 / (0.55 * 1000), 0.02);
+}
+
+TEST(TtftPrediction, ATierThatIsAheadOfItsShareWaitsUntilItIsNot) {
+  const TtftPrediction prediction;
+  const std::vector<NodeView> nodes{prefill_node(1, 1000, 0)};
+  const TierPolicies tiers = shares(0.5, 0.3, 0.05);
+  const auto wait = [&](std::uint64_t tokens, double owed) {
+    Backlog backlog = waiting({90'000, 90'000, tokens});
+    backlog[2].owed = owed;
+    return seconds_of(prediction.predict(nodes, backlog, tiers, Tier::Flex, 1)->wait);
+  };
+  EXPECT_DOUBLE_EQ(wait(0, 0), 0);
+  EXPECT_DOUBLE_EQ(wait(0, -100), 2);
+  EXPECT_DOUBLE_EQ(wait(100, -100), 4);
+  EXPECT_DOUBLE_EQ(wait(100, 100), 0);
+}
+
+TEST(TtftPrediction, ATierThatStarvesHasItsTurns) {
+  TtftPrediction prediction;
+  const std::vector<NodeView> nodes{prefill_node(1, 1000, 0)};
+  TierPolicies tiers = shares(0.5, 0.3, 0);
+  tiers[2].starve_after = seconds(5);
+  Backlog backlog = waiting({900'000, 900'000, 200});
+  const auto wait = [&] {
+    return seconds_of(prediction.predict(nodes, backlog, tiers, Tier::Flex, 1)->wait);
+  };
+  EXPECT_DOUBLE_EQ(wait(), 15) << "two are before it";
+  backlog[2].since_begun = seconds(4);
+  EXPECT_DOUBLE_EQ(wait(), 11);
+  // One begins every ten seconds, and all three tiers starve.
+  TimePoint now{};
+  for (int i = 0; i < 50; ++i) {
+    now += seconds(10);
+    prediction.on_begun(now, 100, true);
+  }
+  EXPECT_NEAR(wait(), 3 * 30 - 4, 1);
+}
+
 TEST(TtftPrediction, FactorRisesWithWhatCameTooLate) {
   TtftPrediction prediction;
-  const TtftPrediction::Answer said{seconds(1), seconds(0), seconds(1)};
+  const TtftPrediction::Answer said{seconds(1), seconds(0)};
   const Duration target = seconds(2);
   for (int i = 0; i < 20; ++i) {
     prediction.on_first_token(Tier::Default, said, milliseconds(1500), target);
   }
-  EXPECT_NEAR(prediction.factor(Tier::Default), 1.5, 0.1);
+  EXPECT_NEAR(prediction.factor(Tier::Default), 1.55, 0.1);
   const double high = prediction.factor(Tier::Default);
   // Fixed costs of an idle cluster teach nothing.
   prediction.on_first_token(
-      Tier::Default, {milliseconds(0), milliseconds(1), milliseconds(1)}, milliseconds(90), target);
+      Tier::Default, {milliseconds(0), milliseconds(1)}, milliseconds(90), target);
   EXPECT_EQ(prediction.factor(Tier::Default), high);
-  // One in twenty may be late.
-  for (int i = 0; i < 4000; ++i) {
-    prediction.on_first_token(Tier::Default, said, milliseconds(i % 25 == 0 ? 1500 : 700), target);
+  // One in a hundred may be late.
+  for (int i = 0; i < 8000; ++i) {
+    prediction.on_first_token(Tier::Default, said, milliseconds(i % 125 == 0 ? 1500 : 700), target);
   }
-  EXPECT_NEAR(prediction.factor(Tier::Default), 0.72, 0.06);
+  EXPECT_NEAR(prediction.factor(Tier::Default), 0.74, 0.06);
   for (int i = 0; i < 1000; ++i) {
     prediction.on_first_token(Tier::Default, said, seconds(100), target);
   }
   EXPECT_EQ(prediction.factor(Tier::Default), 8);
+}
+
+// Of those that are given up there is no first token: without them only the quick ones would teach.
+TEST(TtftPrediction, WhatWasGivenUpCountsAsLate) {
+  TtftPrediction prediction;
+  const TtftPrediction::Answer said{seconds(1), seconds(0)};
+  for (int i = 0; i < 20; ++i) {
+    prediction.on_expired(Tier::Flex, said, seconds(2));
+  }
+  EXPECT_GT(prediction.factor(Tier::Flex), 2);
+  // By then such a request would not be let in.
+  EXPECT_LT(prediction.factor(Tier::Flex), 2.3);
+  EXPECT_EQ(prediction.factor(Tier::Default), TtftPrediction().factor(Tier::Default));
+}
+
+// At the highest factor only short waits are let in: they must be able to bring it down again.
+TEST(TtftPrediction, FactorComesDownFromItsHighest) {
+  TtftPrediction prediction;
+  const Duration target = seconds(2);
+  for (int i = 0; i < 100; ++i) {
+    prediction.on_first_token(Tier::Default, {seconds(1), seconds(0)}, seconds(100), target);
+  }
+  ASSERT_EQ(prediction.factor(Tier::Default), 8);
+  for (int i = 0; i < 3000; ++i) {
+    const double factor = prediction.factor(Tier::Default);
+    const auto wait = std::chrono::duration_cast<Duration>(milliseconds(1900) / factor);
+    prediction.on_first_token(Tier::Default, {wait, seconds(0), factor}, wait * 11 / 10, target);
+  }
+  EXPECT_LT(prediction.factor(Tier::Default), 1.3);
 }
 
 // Two nodes of one credit each whose real speed varies and is 30 % below what they report; prompts
@@ -176,14 +297,14 @@ struct Overload {
       const auto tokens = static_cast<std::uint32_t>(20 + uniform() * uniform() * 1000);
       const std::vector<NodeView> nodes{prefill_node(1, 1000, 0), prefill_node(2, 1000, 0)};
       const Tier tier = tiers[random() % tiers.size()];
+      prediction.on_offered(executor.now(), tier, tokens);
       const auto said =
-          prediction.predict(nodes, queue.waiting_tokens("m"), policies, tier, tokens);
+          prediction.predict(nodes, queue.backlog("m", executor.now()), policies, tier, tokens);
       if (said->total() > target) {
         ++refused;
       } else {
         const RequestId id{++next_id};
         const auto ticket = queue.enter("m", id, tier, tokens, executor.now(), executor.now());
-        prediction.on_entered(executor.now(), tier, tokens);
         requests.emplace(id.value, Request{*ticket, *said, executor.now()});
         begin();
       }
@@ -222,10 +343,10 @@ TEST(TtftPrediction, AtThreeTimesTheCapacityWhatIsAcceptedIsInTime) {
     overload.run(seconds(300));
     EXPECT_EQ(overload.unfinished, 0U);
     EXPECT_GT(overload.refused, 0.5 * overload.in_time[1]) << "of long prompts most";
-    EXPECT_GE(overload.in_time[1], 0.93 * (overload.in_time[1] + overload.late[1]))
+    EXPECT_GE(overload.in_time[1], 0.985 * (overload.in_time[1] + overload.late[1]))
         << "seed " << seed;
     // Caution does not leave the nodes idle.
-    EXPECT_GE(overload.tokens_done, 0.95 * overload.work_possible) << "seed " << seed;
+    EXPECT_GE(overload.tokens_done, 0.97 * overload.work_possible) << "seed " << seed;
   }
 }
 
@@ -242,13 +363,13 @@ TEST(TtftPrediction, AtThreeTimesTheCapacityEveryTierIsInTimeAndHasItsShare) {
       in_time += overload.in_time[i];
       all += overload.in_time[i] + overload.late[i];
       // Flex has some 300 requests, and a factor to learn from them.
-      EXPECT_GE(overload.in_time[i], 0.85 * (overload.in_time[i] + overload.late[i]))
+      EXPECT_GE(overload.in_time[i], 0.96 * (overload.in_time[i] + overload.late[i]))
           << kTierNames[i] << " seed " << seed;
       EXPECT_GE(overload.tokens_of[i], 0.8 * overload.policies[i].share * overload.tokens_done)
           << kTierNames[i] << " seed " << seed;
     }
-    EXPECT_GE(in_time, 0.92 * all) << "seed " << seed;
-    EXPECT_GE(overload.tokens_done, 0.95 * overload.work_possible) << "seed " << seed;
+    EXPECT_GE(in_time, 0.99 * all) << "seed " << seed;
+    EXPECT_GE(overload.tokens_done, 0.97 * overload.work_possible) << "seed " << seed;
   }
 }
 
@@ -257,18 +378,19 @@ TEST(TtftPrediction, OthersWorkToComeCountsOnlyAsFarAsItComes) {
   const std::vector<NodeView> nodes{prefill_node(1, 1000, 0)};
   const TierPolicies tiers = shares(0.5, 0.3, 0.05);
   const auto wait = [&] {
-    return seconds_of(prediction.predict(nodes, {400, 0, 100}, tiers, Tier::Flex, 1)->wait);
+    return seconds_of(
+        prediction.predict(nodes, waiting({400, 0, 100}), tiers, Tier::Flex, 1)->wait);
   };
   EXPECT_DOUBLE_EQ(wait(), 0.5) << "nobody else comes";
   TimePoint now{};
   for (int i = 0; i < 300; ++i) {
     now += milliseconds(100);
-    prediction.on_entered(now, Tier::Priority, 50);
+    prediction.on_offered(now, Tier::Priority, 50);
   }
   EXPECT_NEAR(wait(), 1.0, 0.05) << "half of the rate is taken";
   for (int i = 0; i < 300; ++i) {
     now += milliseconds(100);
-    prediction.on_entered(now, Tier::Priority, 100);
+    prediction.on_offered(now, Tier::Priority, 100);
   }
   EXPECT_NEAR(wait(), 2.0, 0.05) << "its share is left: 5 % for 100 tokens";
 }
