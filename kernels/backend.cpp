@@ -5,7 +5,7 @@
 #include <new>
 
 #include "common/base/check.h"
-#include "kernels/ops.h"
+#include "kernels/step.h"
 
 namespace baton::kernels {
 
@@ -42,6 +42,18 @@ void Backend::publish_kv(const KvArenaView&, std::uint32_t, std::span<const Atte
 }
 
 void Backend::wait_published(std::uint32_t) {}
+
+void Backend::run_step(const StepInputs&, const std::function<void()>& work) {
+  work();
+}
+
+std::unique_ptr<StepRecords> Backend::make_step_records() {
+  return nullptr;
+}
+
+StepCounts Backend::step_counts() const {
+  return {};
+}
 
 void Backend::all_gather(std::span<float>, std::span<const std::size_t>) {
   BATON_CHECK(false, "ranks in the host's memory exchange through their communicator");

@@ -19,6 +19,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -125,6 +126,10 @@ struct SampleRows {
   std::span<const std::int32_t> barred;
 };
 
+struct StepInputs;  // kernels/step.h
+struct StepCounts;
+class StepRecords;
+
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -167,6 +172,13 @@ class Backend {
                           std::span<const AttentionSlice> slices,
                           bool all);
   virtual void wait_published(std::uint32_t layer);
+
+  // Calls `work`, whose operations are those of one step.
+  virtual void run_step(const StepInputs& inputs, const std::function<void()>& work);
+  // Null where a backend has nothing to gain by recordings. Not for steps that wait for others, as
+  // all_gather does, or for the device, as route does.
+  virtual std::unique_ptr<StepRecords> make_step_records();
+  virtual StepCounts step_counts() const;
 
   // Where ranks compute a model together, each on a device of its own: `all` is cut at `borders`,
   // this rank has written its part and gets the others'. All ranks make the same calls.
@@ -297,6 +309,7 @@ Result<std::unique_ptr<Backend>> make_cpu_backend(const CpuOptions& options);
 struct CudaOptions {
   std::uint32_t device = 0;  // number of the first GPU, as the driver counts
   std::uint32_t ranks = 1;   // that compute a model together, each on a GPU of its own
+  bool record_steps = true;  // decode steps are repeated as CUDA graphs
 };
 
 // The backends of NVIDIA GPUs, one a rank, from a library beside the program

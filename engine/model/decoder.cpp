@@ -23,6 +23,9 @@ Decoder::Decoder(kernels::Backend& backend,
       spec_(std::move(spec)),
       share_(share),
       weights_(std::move(weights)),
+      max_rows_(max_rows),
+      records_(ranks.size() == 1 && spec_.experts.count == 0 ? backend.make_step_records()
+                                                             : nullptr),
       x_(backend, max_rows * spec_.dim),
       h_(backend, max_rows * spec_.dim),
       q_(backend, max_rows * q_dim()),
@@ -51,13 +54,65 @@ Decoder::Decoder(kernels::Backend& backend,
 const float* Decoder::run(const StepRows& rows,
                           const KvArenaView& arena,
                           const LayerDone& layer_done) {
+  const std::size_t padded = repeatable_rows(rows, layer_done);
+  Step step{rows, arena, layer_done, padded > 0 ? padded : rows.size(), rows.slices(), padded > 0};
+  const kernels::StepInputs inputs = inputs_of(step);
+  layers_done_ = 0;
+  if (!step.is_repeatable) {
+    backend_.run_step(inputs, [&] { compute(step); });
+    return x_.data();
+  }
+  records_->run(inputs, [&] { compute(step); });
+  for (std::uint32_t layer = 0; layer < spec_.layers.size(); ++layer) {
+    backend_.publish_kv(arena, layer, rows.slices(), false);
+  }
+  return x_.data();
+}
+
+// With how many rows the step is computed so that it can be one of many alike; 0: it cannot.
+std::size_t Decoder::repeatable_rows(const StepRows& rows, const LayerDone& layer_done) const {
+  if (records_ == nullptr || layer_done || !rows.all_wanted()) {
+    return 0;
+  }
+  const std::size_t padded = records_->rows_for(rows.slices());
+  return padded <= max_rows_ ? padded : 0;
+}
+
+kernels::StepInputs Decoder::inputs_of(const Step& step) {
+  const StepRows& rows = step.rows;
+  ids_.assign(rows.ids().begin(), rows.ids().end());
+  for (const TokenId id : ids_) {
+    BATON_CHECK(id >= 0 && static_cast<std::size_t>(id) < share_.vocab.back(),
+                "token id out of range");
+  }
+  ids_.resize(step.m);  // rows that pad are of token 0
   angles_.clear();
   for (RopeAngles& rope : ropes_) {
-    angles_.push_back(rope.table_for(rows.positions()));
+    angles_.push_back(rope.table_for(rows.positions(), step.m));
   }
-  Step step{rows, arena, layer_done, rows.size(), rows.slices()};
-  layers_done_ = 0;
-  embed(rows.ids());
+  attentions_.clear();
+  for (const LayerSpec& layer : spec_.layers) {
+    const bool is_last = &layer == &spec_.layers.back();
+    const auto slices = is_last && !rows.all_wanted() ? rows.wanted_slices() : rows.slices();
+    const auto is_known = [&](const kernels::StepInputs::Attention& each) {
+      return each.window == layer.window && each.slices.data() == slices.data();
+    };
+    if (!std::ranges::any_of(attentions_, is_known)) {
+      attentions_.push_back({slices, layer.window});
+    }
+  }
+  return {.arena = step.arena,
+          .ids = ids_,
+          .row_numbers = rows.row_numbers(step.m),
+          .angles = angles_,
+          .slices = rows.slices(),
+          .wanted = rows.wanted(),
+          .attentions = attentions_,
+          .group = spec_.heads / spec_.kv_heads};
+}
+
+void Decoder::compute(Step& step) {
+  embed(ids_);
   for (std::uint32_t layer = 0; layer < spec_.layers.size(); ++layer) {
     if (!attention_block(layer, step)) {
       break;
@@ -65,7 +120,6 @@ const float* Decoder::run(const StepRows& rows,
     feed_forward_block(layer, step);
   }
   finish_layer(static_cast<std::uint32_t>(spec_.layers.size()), step);
-  return x_.data();
 }
 
 // Each rank looks up the tokens of its part of the vocabulary.
@@ -130,7 +184,8 @@ bool Decoder::attention_block(std::uint32_t layer, Step& step) {
     backend_.write_kv(step.arena, params, step.slices, k, v, kv_dim());
   }
   publish(layer, step);
-  if (layer + 1 == spec_.layers.size()) {  // all that remains concerns the wanted rows
+  // All that remains in the last layer concerns the wanted rows.
+  if (layer + 1 == spec_.layers.size() && !step.rows.all_wanted()) {
     step.slices = step.rows.wanted_slices();
     step.m = step.rows.wanted().size();
     if (step.m == 0) {
@@ -150,6 +205,9 @@ bool Decoder::attention_block(std::uint32_t layer, Step& step) {
 // Says that a layer is done, once its keys and values are in the arena. A device computes on while
 // they come: the layer before is waited for, not this one.
 void Decoder::publish(std::uint32_t layer, const Step& step) {
+  if (step.is_repeatable) {  // which blocks are full differs from step to step
+    return;
+  }
   backend_.publish_kv(step.arena, layer, step.slices, step.layer_done != nullptr);
   if (backend_.is_on_host()) {
     finish_layer(layer + 1, step);
@@ -230,7 +288,7 @@ void Decoder::norm_and_turn(float* heads,
                 count * spec_.head_dim,
                 count,
                 spec_.head_dim,
-                step.rows.row_numbers(),
+                step.rows.row_numbers(step.m),
                 angles_[layer.rope],
                 spec_.ropes[layer.rope].style);
 }

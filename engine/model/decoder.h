@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <vector>
 
 #include "engine/model/decoder_spec.h"
@@ -19,6 +20,7 @@
 #include "engine/parallel/communicator.h"
 #include "engine/runner.h"
 #include "kernels/ops.h"
+#include "kernels/step.h"
 
 namespace baton::engine {
 
@@ -59,8 +61,12 @@ class Decoder {
     const LayerDone& layer_done;
     std::size_t m;  // rows still computed
     std::span<const kernels::AttentionSlice> slices;
+    bool is_repeatable;  // what follows may be done again for another step
   };
 
+  std::size_t repeatable_rows(const StepRows& rows, const LayerDone& layer_done) const;
+  kernels::StepInputs inputs_of(const Step& step);
+  void compute(Step& step);
   void embed(std::span<const TokenId> ids);
   bool attention_block(std::uint32_t layer, Step& step);
   void attend(kernels::AttentionParams params, const Step& step);
@@ -91,9 +97,14 @@ class Decoder {
   const DecoderSpec spec_;
   const RankShare share_;
   const DecoderWeights weights_;
+  const std::size_t max_rows_;
+  const std::unique_ptr<kernels::StepRecords> records_;  // null: every step runs as it is
   std::vector<RopeAngles> ropes_;
-  std::vector<kernels::RopeTable> angles_;  // of this step, one a rope
-  std::uint32_t layers_done_ = 0;           // of this step
+  // Of this step: what its operations take from here, and layers that are done.
+  std::vector<TokenId> ids_;
+  std::vector<kernels::RopeTable> angles_;  // one a rope
+  std::vector<kernels::StepInputs::Attention> attentions_;
+  std::uint32_t layers_done_ = 0;
   // Activations, [max_rows][…].
   FloatBuffer x_;  // the residual stream
   FloatBuffer h_;  // a block's input, then its output

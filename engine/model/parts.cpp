@@ -11,7 +11,8 @@ RopeAngles::RopeAngles(const RopeSpec& spec, std::size_t max_rows)
       cosines_(max_rows * frequencies_.size()),
       sines_(max_rows * frequencies_.size()) {}
 
-kernels::RopeTable RopeAngles::table_for(std::span<const std::uint32_t> positions) {
+kernels::RopeTable RopeAngles::table_for(std::span<const std::uint32_t> positions,
+                                         std::size_t rows) {
   const std::size_t half = frequencies_.size();
   for (std::size_t row = 0; row < positions.size(); ++row) {
     for (std::size_t i = 0; i < half; ++i) {
@@ -22,8 +23,8 @@ kernels::RopeTable RopeAngles::table_for(std::span<const std::uint32_t> position
       sines_.data()[row * half + i] = static_cast<float>(sine * magnitude_);
     }
   }
-  const std::size_t size = positions.size() * half;
-  return {positions.size(), half, {cosines_.data(), size}, {sines_.data(), size}};
+  const std::size_t size = rows * half;
+  return {rows, half, {cosines_.data(), size}, {sines_.data(), size}};
 }
 
 StepRows::StepRows(std::size_t max_rows) : row_numbers_(max_rows) {

@@ -50,7 +50,8 @@ class FloatVector {
 class RopeAngles {
  public:
   RopeAngles(const RopeSpec& spec, std::size_t max_rows);
-  kernels::RopeTable table_for(std::span<const std::uint32_t> positions);
+  // Rows behind the positions' turn by anything.
+  kernels::RopeTable table_for(std::span<const std::uint32_t> positions, std::size_t rows);
 
  private:
   const std::vector<double> frequencies_;  // [half]
@@ -72,12 +73,15 @@ class StepRows {
   std::span<const TokenId> ids() const { return ids_; }
   std::span<const std::uint32_t> positions() const { return positions_; }
   // 0, 1, 2, …: which row of a RopeAngles table belongs to which row.
-  std::span<const std::uint32_t> row_numbers() const { return {row_numbers_.data(), size()}; }
+  std::span<const std::uint32_t> row_numbers(std::size_t rows) const {
+    return {row_numbers_.data(), rows};
+  }
   std::span<const kernels::AttentionSlice> slices() const { return slices_; }
   // Rows whose hidden state is asked for, ascending, and the same rows as slices that
   // lie one after the other: what is left to compute once the last layer's KV is written.
   std::span<const std::uint32_t> wanted() const { return wanted_; }
   std::span<const kernels::AttentionSlice> wanted_slices() const { return wanted_slices_; }
+  bool all_wanted() const { return wanted_.size() == ids_.size(); }
 
  private:
   std::vector<TokenId> ids_;

@@ -32,7 +32,7 @@ struct AttentionTile {
   std::uint32_t first_position = 0;  // of that row
   std::uint32_t table = 0;           // where the block table begins
   std::uint32_t first_query = 0;     // of the slice
-  std::uint32_t queries = 0;         // 1 to 64; of a range 1 to 16
+  std::uint32_t queries = 0;         // 1 to 64; of a range 1 to 16, or 0: its block does nothing
   std::uint32_t first_range = 0;     // of the ranges that these queries see
   std::uint32_t ranges = 0;
   std::uint32_t range = 0;    // which of them, when the block computes one
@@ -55,6 +55,13 @@ struct AttentionArgs {
   float softcap = 0.0F;  // 0: off
 };
 
+// Floats of `partials`, for so many blocks of attend_range.
+constexpr std::size_t partial_floats(std::size_t blocks,
+                                     std::uint32_t kv_heads,
+                                     std::uint32_t head_dim) {
+  return blocks * kv_heads * kWarpQueries * (head_dim + 2);
+}
+
 // The positions that one query sees.
 struct Seen {
   std::uint32_t low;
@@ -70,10 +77,8 @@ struct AttentionPlan {
   std::vector<AttentionTile> decode;   // blocks of attend_range
   std::vector<AttentionTile> join;     // blocks of join_ranges: one for each tile of `decode`
   std::uint32_t partials = 0;
+  bool by_ranges_only = false;  // no slice goes by tiles of 64, however many queries it has
 
-  std::size_t partial_floats(std::uint32_t kv_heads, std::uint32_t head_dim) const {
-    return std::size_t{partials} * kv_heads * kWarpQueries * (head_dim + 2);
-  }
   // Adds the blocks of a slice: `num_rows` rows from `first_row`.
   void add(std::uint32_t first_row,
            std::uint32_t num_rows,
@@ -90,7 +95,7 @@ inline void AttentionPlan::add(std::uint32_t first_row,
                                std::uint32_t group,
                                std::uint32_t window) {
   const std::uint32_t queries = num_rows * group;
-  const bool few = queries <= kBlockQueries;
+  const bool few = by_ranges_only || queries <= kBlockQueries;
   const std::uint32_t each = few ? kWarpQueries : kBlockQueries;
   for (std::uint32_t first = 0; first < queries; first += each) {
     AttentionTile tile{first_row, first_position, table, first, 0, 0, 0, 0, 0};

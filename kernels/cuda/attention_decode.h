@@ -98,6 +98,9 @@ template <unsigned kDim, bool kBfloat>
 [[maybe_unused]] static BATON_KERNEL(kAttentionThreads) attend_range(AttentionArgs args) {
   auto& shared = *dynamic_shared<DecodeShared<kDim>>();
   const AttentionTile tile = args.tiles[block_index()];
+  if (tile.queries == 0) {
+    return;
+  }
   const std::uint32_t kv_head = block_index_y();
   const std::uint32_t dim = args.pages.head_dim;
   stage_queries<kDim, kBfloat>(

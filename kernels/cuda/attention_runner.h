@@ -1,12 +1,11 @@
-// Attention of one step's layer: plans its blocks, copies the plan in, launches.
+// Attention of one layer by the step's plan (step_image.h).
 //
 // Owner: a backend. Thread: its caller. Failure: as scratch.h.
 #pragma once
 
 #include <cstddef>
-#include <span>
 
-#include "kernels/cuda/attention_args.h"
+#include "kernels/cuda/attention_launches.h"
 #include "kernels/cuda/device_memory.h"
 #include "kernels/cuda/scratch.h"
 #include "kernels/ops.h"
@@ -15,23 +14,19 @@ namespace baton::kernels::cuda {
 
 class AttentionRunner {
  public:
-  explicit AttentionRunner(Device& device)
-      : device_(device), prefill_(device), decode_(device), join_(device), partials_(device) {}
+  explicit AttentionRunner(Device& device) : device_(device), partials_(device) {}
 
-  // `pages.tables`: the slices' block tables, one behind the other. q, out: as Backend::attention.
+  // `tiles`: the plan of params.window, which points into pages.tables. q, out: as
+  // Backend::attention.
   void run(const KvPages& pages,
            const AttentionParams& params,
-           std::span<const AttentionSlice> slices,
+           const PlannedTiles& tiles,
            const float* q,
            std::size_t q_stride,
            float* out);
 
  private:
   Device& device_;
-  AttentionPlan plan_;
-  Scratch<AttentionTile> prefill_;
-  Scratch<AttentionTile> decode_;
-  Scratch<AttentionTile> join_;
   Scratch<float> partials_;
 };
 

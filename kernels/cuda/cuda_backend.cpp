@@ -15,11 +15,13 @@
 #include "kernels/cuda/arena_copy.h"
 #include "kernels/cuda/arena_pages.h"
 #include "kernels/cuda/attention_runner.h"
+#include "kernels/cuda/cuda_matrix.h"
 #include "kernels/cuda/matmul_launches.h"
-#include "kernels/cuda/packed_weight.h"
 #include "kernels/cuda/row_launches.h"
-#include "kernels/cuda/sampling_launches.h"
+#include "kernels/cuda/sampling_runner.h"
 #include "kernels/cuda/scratch.h"
+#include "kernels/cuda/step_image.h"
+#include "kernels/cuda/step_recorder.h"
 #include "kernels/gguf_blocks.h"
 
 namespace baton::kernels::cuda {
@@ -38,41 +40,16 @@ std::shared_ptr<std::byte> owned(Device& device, std::byte* memory) {
   return {memory, [&device](std::byte* bytes) { device.release(bytes); }};
 }
 
-class CudaMatrix final : public PackedMatrix {
- public:
-  CudaMatrix(const WeightView& weight, std::size_t bytes, std::shared_ptr<std::byte> data)
-      : dtype_(weight.dtype),
-        rows_(weight.rows),
-        cols_(weight.cols),
-        bytes_(bytes),
-        data_(std::move(data)) {}
-  std::size_t rows() const override { return rows_; }
-  std::size_t cols() const override { return cols_; }
-  std::size_t bytes() const override { return bytes_; }
-
-  DType dtype() const { return dtype_; }
-  QuantMatrix quant() const { return quant_matrix(dtype_, rows_, cols_, data_.get()); }
-  FloatMatrix floats() const { return float_matrix(rows_, cols_, data_.get()); }
-  const float* plain() const { return reinterpret_cast<const float*>(data_.get()); }
-
- private:
-  const DType dtype_;
-  const std::size_t rows_;
-  const std::size_t cols_;
-  const std::size_t bytes_;
-  const std::shared_ptr<const std::byte> data_;
-};
-
-const CudaMatrix& own(const PackedMatrix* matrix) {
-  const auto* mine = dynamic_cast<const CudaMatrix*>(matrix);
-  BATON_CHECK(mine != nullptr, "a weight packed by another backend");
-  return *mine;
-}
-
 class CudaBackend final : public Backend {
  public:
-  CudaBackend(std::unique_ptr<Device> device, unsigned threads, std::unique_ptr<NcclRank> rank)
-      : device_(std::move(device)), rank_(std::move(rank)), packers_(threads, false) {}
+  CudaBackend(std::unique_ptr<Device> device,
+              unsigned threads,
+              std::unique_ptr<NcclRank> rank,
+              bool record_steps)
+      : device_(std::move(device)),
+        rank_(std::move(rank)),
+        record_steps_(record_steps),
+        packers_(threads, false) {}
   ~CudaBackend() override { device_->settle(); }
 
   std::string_view name() const override { return "cuda"; }
@@ -132,6 +109,20 @@ class CudaBackend final : public Backend {
     published_->wait(layer);
   }
   void settle() override { device_->settle(); }
+
+  void run_step(const StepInputs& inputs, const std::function<void()>& work) override {
+    step_.begin(inputs, Padding::None);
+    work();
+    step_.end();
+  }
+  // What the host does for ranks that meet is not the device's to repeat.
+  std::unique_ptr<StepRecords> make_step_records() override {
+    return record_steps_ && rank_ == nullptr
+               ? std::make_unique<StepRecorder>(*device_, step_, step_counts_)
+               : nullptr;
+  }
+  StepCounts step_counts() const override { return step_counts_; }
+
   void all_gather(std::span<float> all, std::span<const std::size_t> borders) override {
     BATON_CHECK(rank_ != nullptr, "a backend that is alone has nobody to gather from");
     const Status gathered = rank_->all_gather(all, borders, stream());
@@ -169,9 +160,9 @@ class CudaBackend final : public Backend {
     launch_rope(stream(),
                 {.x = x,
                  .stride = stride,
-                 .positions = positions_.filled(positions.data(), m),
-                 .cosines = cosines_.filled(table.cosines.data(), table.cosines.size()),
-                 .sines = sines_.filled(table.sines.data(), table.sines.size()),
+                 .positions = on_device(positions, positions_),
+                 .cosines = on_device(table.cosines, cosines_),
+                 .sines = on_device(table.sines, sines_),
                  .rows = u32(m),
                  .heads = u32(heads),
                  .head_dim = u32(head_dim),
@@ -196,8 +187,7 @@ class CudaBackend final : public Backend {
   }
   void keep_rows(std::span<const std::uint32_t> rows, float* x, std::size_t dim) override {
     if (!rows.empty() && dim > 0) {  // a rank may have no heads
-      launch_keep_rows(
-          stream(), {x, positions_.filled(rows.data(), rows.size()), u32(rows.size()), u32(dim)});
+      launch_keep_rows(stream(), {x, on_device(rows, positions_), u32(rows.size()), u32(dim)});
     }
   }
   void spread_rows(
@@ -223,7 +213,9 @@ class CudaBackend final : public Backend {
     }
   }
 
-  void sample(float* logits, std::size_t vocab, const SampleRows& rows, TokenId* tokens) override;
+  void sample(float* logits, std::size_t vocab, const SampleRows& rows, TokenId* tokens) override {
+    sampling_.run(logits, vocab, rows, tokens);
+  }
   void route(const float* logits,
              std::size_t m,
              const RouteParams& params,
@@ -236,7 +228,7 @@ class CudaBackend final : public Backend {
     launch_mix_rows(stream(),
                     rows.size(),
                     {.x = x,
-                     .rows = positions_.filled(rows.data(), rows.size()),
+                     .rows = on_device(rows, positions_),
                      .weights = nullptr,
                      .out = out,
                      .used = 1,
@@ -251,8 +243,8 @@ class CudaBackend final : public Backend {
     launch_mix_rows(stream(),
                     rows.size() / used,
                     {.x = x,
-                     .rows = positions_.filled(rows.data(), rows.size()),
-                     .weights = cosines_.filled(weights, rows.size()),
+                     .rows = on_device(rows, positions_),
+                     .weights = on_device(std::span(weights, rows.size()), cosines_),
                      .out = out,
                      .used = u32(used),
                      .dim = u32(dim)});
@@ -274,9 +266,16 @@ class CudaBackend final : public Backend {
  private:
   Stream stream() const { return device_->stream(); }
   ArenaCopy& copy_of(const KvArenaView& arena);
-  KvPages pages(const KvArenaView& arena,
-                std::uint32_t layer,
-                std::span<const AttentionSlice> slices);
+  // A layer of the step at hand.
+  KvPages pages(const KvArenaView& arena, std::uint32_t layer) {
+    return pages_of(copy_of(arena).device(), layer, step_.tables());
+  }
+  // What is not the step's is copied in now.
+  template <class T>
+  const T* on_device(std::span<const T> values, Scratch<T>& scratch) {
+    const T* const known = step_.find(values);
+    return known != nullptr ? known : scratch.filled(values.data(), values.size());
+  }
   void multiply_quant(const CudaMatrix& w, const QuantRows& x, MatmulTarget out);
   void multiply_floats(const CudaMatrix& w, const SplitRows& x, MatmulTarget out);
   void choose_parts(MatmulTarget& out, std::size_t rows, std::size_t cols);
@@ -285,6 +284,7 @@ class CudaBackend final : public Backend {
 
   const std::unique_ptr<Device> device_;
   const std::unique_ptr<NcclRank> rank_;  // null: alone
+  const bool record_steps_;
   cpu::ThreadPool packers_;
   std::vector<std::byte> packed_;  // of the weight at hand
   std::map<const std::byte*, std::unique_ptr<ArenaCopy>> arenas_;
@@ -295,8 +295,6 @@ class CudaBackend final : public Backend {
   Scratch<TokenId> ids_{*device_};
   Scratch<float> cosines_{*device_};
   Scratch<float> sines_{*device_};
-  Scratch<RowPlace> places_{*device_};
-  Scratch<std::uint32_t> tables_{*device_};
   Scratch<std::uint32_t> codes_{*device_};
   Scratch<float> code_scales_{*device_};
   Scratch<float> code_sums_{*device_};
@@ -306,14 +304,10 @@ class CudaBackend final : public Backend {
   Scratch<float> parts_{*device_};
   Scratch<std::uint32_t> experts_{*device_};
   Scratch<float> expert_weights_{*device_};
-  Scratch<SampleRow> sample_rows_{*device_};
-  Scratch<TokenBias> biases_{*device_};
-  Scratch<SeenToken> seen_{*device_};
-  Scratch<std::int32_t> barred_{*device_};
-  Scratch<std::int32_t> sampled_{*device_};
   AttentionRunner attention_{*device_};
-  std::vector<std::uint32_t> host_tables_;
-  std::vector<RowPlace> host_places_;
+  SamplingRunner sampling_{*device_};
+  StepImage step_{*device_};
+  StepCounts step_counts_;
 };
 
 // One copy an arena; arenas are few and stay as long as the backend.
@@ -349,7 +343,7 @@ void CudaBackend::embed(const PackedMatrix& table,
   for (const TokenId id : ids) {
     BATON_CHECK(id >= 0 && static_cast<std::size_t>(id) < w.rows(), "token id out of range");
   }
-  const TokenId* const device_ids = ids_.filled(ids.data(), ids.size());
+  const TokenId* const device_ids = on_device(ids, ids_);
   const unsigned count = u32(ids.size());
   if (w.dtype() == DType::F32) {
     launch_read_plain_rows(stream(), count, {w.plain(), device_ids, u32(w.cols()), scale, out});
@@ -432,28 +426,6 @@ void CudaBackend::matmul(const float* x, std::size_t m, std::span<const MatmulOu
   }
 }
 
-void CudaBackend::sample(float* logits,
-                         std::size_t vocab,
-                         const SampleRows& rows,
-                         TokenId* tokens) {
-  const std::size_t count = rows.rows.size();
-  if (count == 0) {
-    return;
-  }
-  const SampleArgs args{.logits = logits,
-                        .rows = sample_rows_.filled(rows.rows.data(), count),
-                        .biases = biases_.filled(rows.biases.data(), rows.biases.size()),
-                        .seen = seen_.filled(rows.seen.data(), rows.seen.size()),
-                        .barred = barred_.filled(rows.barred.data(), rows.barred.size()),
-                        .masks = nullptr,
-                        .tokens = sampled_.at_least(count),
-                        .num_rows = u32(count),
-                        .vocab = u32(vocab)};
-  launch_sampling(stream(), args);
-  device_->copy_out(
-      tokens, reinterpret_cast<const std::byte*>(args.tokens), count * sizeof(TokenId));
-}
-
 void CudaBackend::route(const float* logits,
                         std::size_t m,
                         const RouteParams& params,
@@ -475,49 +447,27 @@ void CudaBackend::route(const float* logits,
       weights, reinterpret_cast<const std::byte*>(args.weights), size * sizeof(float));
 }
 
-// One layer's pages, and the slices' block tables on the device, one behind the other.
-KvPages CudaBackend::pages(const KvArenaView& arena,
-                           std::uint32_t layer,
-                           std::span<const AttentionSlice> slices) {
-  const KvLayout& layout = arena.layout;
-  host_tables_.clear();
-  for (const AttentionSlice& slice : slices) {
-    BATON_CHECK(slice.blocks.size() >= layout.blocks_for(slice.first_position + slice.num_rows),
-                "the block table is too short for the slice");
-    for (const BlockId block : slice.blocks) {
-      host_tables_.push_back(block.value);
-    }
-  }
-  return pages_of(
-      copy_of(arena).device(), layer, tables_.filled(host_tables_.data(), host_tables_.size()));
-}
-
 void CudaBackend::write_kv(const KvArenaView& arena,
                            const AttentionParams& params,
                            std::span<const AttentionSlice> slices,
                            const float* k,
                            const float* v,
                            std::size_t stride) {
-  const KvPages layer = pages(arena, params.layer, slices);
-  host_places_.clear();
-  std::uint32_t table = 0;
-  for (const AttentionSlice& slice : slices) {
-    BATON_CHECK(slice.first_row == host_places_.size(), "slices lie one after the other");
-    for (std::size_t row = 0; row < slice.num_rows; ++row) {
-      host_places_.push_back({slice.first_position + u32(row), table});
-    }
-    table += u32(slice.blocks.size());
+  if (!step_.has(slices)) {
+    run_step({.arena = arena, .slices = slices},
+             [&] { write_kv(arena, params, slices, k, v, stride); });
+    return;
   }
-  if (host_places_.empty()) {
+  if (step_.num_rows() == 0) {
     return;
   }
   launch_write_kv(stream(),
-                  {.pages = layer,
-                   .rows = places_.filled(host_places_.data(), host_places_.size()),
+                  {.pages = pages(arena, params.layer),
+                   .rows = step_.rows(),
                    .keys = k,
                    .values = v,
                    .stride = stride,
-                   .num_rows = u32(host_places_.size()),
+                   .num_rows = u32(step_.num_rows()),
                    .first_kv_head = params.first_kv_head - copy_of(arena).heads().first,
                    .kv_heads = params.kv_heads});
 }
@@ -531,18 +481,29 @@ void CudaBackend::attention(const KvArenaView& arena,
   if (slices.empty()) {
     return;
   }
+  BATON_CHECK(params.kv_heads > 0 && params.heads % params.kv_heads == 0,
+              "query heads do not share KV heads evenly");
+  const std::uint32_t group = params.heads / params.kv_heads;
+  const auto tiles = step_.plan(slices, group, params.window);
+  if (!tiles) {
+    const StepInputs::Attention alone{slices, params.window};
+    run_step({.arena = arena, .attentions = {&alone, 1}, .group = group},
+             [&] { attention(arena, params, slices, q, q_stride, out); });
+    return;
+  }
   AttentionParams on_device = params;
   on_device.first_kv_head -= copy_of(arena).heads().first;
-  attention_.run(pages(arena, params.layer, slices), on_device, slices, q, q_stride, out);
+  attention_.run(pages(arena, params.layer), on_device, *tiles, q, q_stride, out);
 }
 
 }  // namespace
 
 Result<std::unique_ptr<Backend>> make_backend(std::unique_ptr<Device> device,
                                               unsigned threads,
-                                              std::unique_ptr<NcclRank> rank) {
+                                              std::unique_ptr<NcclRank> rank,
+                                              bool record_steps) {
   try {
-    return std::make_unique<CudaBackend>(std::move(device), threads, std::move(rank));
+    return std::make_unique<CudaBackend>(std::move(device), threads, std::move(rank), record_steps);
   } catch (const std::system_error& error) {
     return fail(
         ErrorCode::Unavailable,

@@ -11,6 +11,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "common/base/error.h"
@@ -61,6 +62,27 @@ class Device {
   virtual void wait(Mark mark) = 0;
   // Until both streams are empty.
   virtual void settle() = 0;
+
+  // Launches and copies on its memory that are put on the first stream behind `begin_recording` are
+  // not done but kept, with the arguments they have, and `replay` does them. Nothing else is asked
+  // of the device meanwhile: what came from the host would be old in every replay.
+  class Recording {
+   public:
+    virtual ~Recording() = default;
+  };
+  virtual void begin_recording() = 0;
+  // An error says why the device cannot keep it; the work was not done either.
+  virtual Result<std::unique_ptr<Recording>> end_recording() = 0;
+  virtual void replay(const Recording& recording) = 0;
+  // How often memory was given back: a recording from before may use what is another's now.
+  virtual std::uint64_t releases() const = 0;
+  // Tests' device: each step that is replayed is recorded once more, and `expect_alike` ends the
+  // process where a launch would have other arguments now.
+  virtual bool doubts_recordings() const { return false; }
+  virtual void expect_alike(const Recording& kept, const Recording& now) const {
+    static_cast<void>(kept);
+    static_cast<void>(now);
+  }
 };
 
 }  // namespace baton::kernels::cuda

@@ -56,6 +56,9 @@ BATON_DEVICE float* scale_of(const KvPages& pages,
   return reinterpret_cast<float*>(block + pages.scales_at) + row * pages.block_tokens + token;
 }
 
+// Of a row that pads a step: its key and value are written nowhere.
+inline constexpr std::uint32_t kNowhere = 0xFFFFFFFFU;
+
 // A row of a step: the position of its token and where its sequence's block table begins.
 struct RowPlace {
   std::uint32_t position = 0;

@@ -81,7 +81,7 @@ BATON_DEVICE void store_element(KvElement element, std::byte* to, float x, float
 [[maybe_unused]] static BATON_KERNEL(kKvWriteThreads) write_kv(KvWriteArgs args) {
   const KvPages& pages = args.pages;
   const unsigned row = block_index() * (kKvWriteThreads / kWarp) + warp_index();
-  if (row >= args.num_rows) {
+  if (row >= args.num_rows || args.rows[row].position == kNowhere) {
     return;
   }
   const bool is_value = block_index_z() == 1;

@@ -1,11 +1,17 @@
 // Puts a kernel on a stream. With nvcc that is a launch; compiled as host code, where tests emulate
-// the device, the grid runs before `launch` returns.
+// the device, the grid runs before `launch` returns, or is kept where the device records.
 //
 // Only the launching files (*.cu) include this. Thread: the stream's owner. Failure: a launch that
 // the device refuses leaves an error that the next copy from the device reports (cuda_device.cpp).
 #pragma once
 
+#ifndef __CUDACC__
+#include <cstring>
 #include <functional>
+#include <type_traits>
+#include <utility>
+#include <vector>
+#endif
 
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/stream.h"
@@ -33,16 +39,31 @@ void launch(Stream stream,
 
 #else
 
-// Calls `thread` once for each thread of each block; whoever compiles the launches as host code
-// defines it.
-void run_blocks(const LaunchShape& shape, const std::function<void()>& thread);
+struct HostLaunch {
+  const void* kernel = nullptr;
+  LaunchShape shape;
+  std::vector<unsigned char> arguments;  // their bytes, zeros where a struct is padded
+  std::function<void()> thread;          // what one thread of one block does
+};
+// Whoever compiles the launches as host code defines it.
+void put_on(Stream stream, HostLaunch launch);
 
 template <class Arguments>
-void launch(Stream,
+void launch(Stream stream,
             void (*kernel)(Arguments),
             const LaunchShape& shape,
             const Arguments& arguments) {
-  run_blocks(shape, [&] { kernel(arguments); });
+  static_assert(std::is_trivially_copyable_v<Arguments>);
+  Arguments plain = arguments;
+#if __has_builtin(__builtin_clear_padding)
+  __builtin_clear_padding(&plain);
+#endif
+  std::vector<unsigned char> bytes(sizeof(Arguments));
+  std::memcpy(bytes.data(), &plain, sizeof(Arguments));
+  put_on(stream,
+         {reinterpret_cast<const void*>(kernel), shape, std::move(bytes), [kernel, arguments] {
+            kernel(arguments);
+          }});
 }
 
 #endif

@@ -39,6 +39,20 @@ cudaError_t copy(std::byte* to,
                                               stream);
 }
 
+// A CUDA graph, ready to be launched.
+class Graph final : public Device::Recording {
+ public:
+  explicit Graph(cudaGraphExec_t launched) : launched_(launched) {}
+  Graph(const Graph&) = delete;
+  Graph& operator=(const Graph&) = delete;
+  ~Graph() override { cudaGraphExecDestroy(launched_); }  // one that runs is destroyed behind it
+
+  cudaGraphExec_t launched() const { return launched_; }
+
+ private:
+  const cudaGraphExec_t launched_;
+};
+
 // The device cannot be trusted behind an error.
 void must(cudaError_t error, const char* what) {
   BATON_CHECK(error == cudaSuccess, fmt::format("CUDA failed {}: {}", what, words(error)));
@@ -92,6 +106,7 @@ class NvidiaDevice final : public Device {
   }
 
   Result<std::byte*> allocate(std::size_t bytes) override {
+    expect_no_recording();
     use();
     void* memory = nullptr;
     if (const cudaError_t error = cudaMalloc(&memory, bytes); error != cudaSuccess) {
@@ -112,6 +127,7 @@ class NvidiaDevice final : public Device {
   void release(std::byte* memory) override {
     use();
     settle();
+    ++releases_;
     must(cudaFree(memory), "giving memory back");
   }
   bool pin(std::byte* memory, std::size_t bytes) override {
@@ -132,6 +148,7 @@ class NvidiaDevice final : public Device {
 
   // Through a pinned buffer, so that the caller goes on while the copy waits for its turn.
   void copy_in(std::byte* to, const void* from, std::size_t bytes) override {
+    expect_no_recording();
     use();
     const auto* source = static_cast<const std::byte*>(from);
     while (bytes > 0) {
@@ -150,6 +167,7 @@ class NvidiaDevice final : public Device {
     }
   }
   void copy_in_pinned(std::byte* to, const std::byte* from, const CopyShape& shape) override {
+    expect_no_recording();
     use();
     must(copy(to, from, shape, cudaMemcpyHostToDevice, work_), "copying to the device");
   }
@@ -158,6 +176,7 @@ class NvidiaDevice final : public Device {
     must(copy(to, from, shape, cudaMemcpyDeviceToDevice, work_), "copying on the device");
   }
   void copy_out(void* to, const std::byte* from, std::size_t bytes) override {
+    expect_no_recording();
     use();
     must(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, work_),
          "copying from the device");
@@ -166,6 +185,7 @@ class NvidiaDevice final : public Device {
     staged_ = 0;
   }
   void follow() override {
+    expect_no_recording();
     use();
     must(cudaEventRecord(followed_, work_), "recording an event");
     must(cudaStreamWaitEvent(copies_, followed_, 0), "ordering streams");
@@ -188,6 +208,7 @@ class NvidiaDevice final : public Device {
     }
   }
   void settle() override {
+    expect_no_recording();
     use();
     must(cudaGetLastError(), "launching");
     must(cudaStreamSynchronize(work_), "computing");
@@ -195,7 +216,41 @@ class NvidiaDevice final : public Device {
     staged_ = 0;
   }
 
+  // Other threads' devices are free to do what this one may not meanwhile.
+  void begin_recording() override {
+    expect_no_recording();
+    use();
+    must(cudaGetLastError(), "launching");
+    must(cudaStreamBeginCapture(work_, cudaStreamCaptureModeThreadLocal), "recording a step");
+    is_recording_ = true;
+  }
+  Result<std::unique_ptr<Recording>> end_recording() override {
+    use();
+    is_recording_ = false;
+    cudaGraph_t graph = nullptr;
+    must(cudaStreamEndCapture(work_, &graph), "recording a step");
+    must(cudaGetLastError(), "launching");
+    cudaGraphExec_t launched = nullptr;
+    const cudaError_t error = cudaGraphInstantiate(&launched, graph, 0);
+    cudaGraphDestroy(graph);
+    if (error != cudaSuccess) {
+      cudaGetLastError();  // this one leaves the device as it was
+      return fail(ErrorCode::OutOfMemory, "no CUDA graph: " + words(error));
+    }
+    return std::make_unique<Graph>(launched);
+  }
+  void replay(const Recording& recording) override {
+    use();
+    must(cudaGraphLaunch(static_cast<const Graph&>(recording).launched(), work_),
+         "repeating a step");
+  }
+  std::uint64_t releases() const override { return releases_; }
+
  private:
+  // A graph would repeat it with what the host had when it was recorded.
+  void expect_no_recording() const {
+    BATON_CHECK(!is_recording_, "the host takes part in a step that is recorded");
+  }
   // The calling thread's device.
   void use() const { must(cudaSetDevice(static_cast<int>(number_)), "choosing the device"); }
 
@@ -208,6 +263,8 @@ class NvidiaDevice final : public Device {
   Mark last_mark_ = 0;
   void* stage_ = nullptr;   // [kStageBytes], pinned
   std::size_t staged_ = 0;  // of it, under way
+  bool is_recording_ = false;
+  std::uint64_t releases_ = 0;
 };
 
 }  // namespace

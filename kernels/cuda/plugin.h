@@ -33,6 +33,6 @@ using CudaMake = Result<Backends> (*)(const CudaOptions&);
 
 // Equal where program and library may talk. The number is raised with every change of what they
 // share: `Backend` and the types in its functions.
-inline constexpr char kCudaBuild[] = "2, compiler " __VERSION__;
+inline constexpr char kCudaBuild[] = "3, compiler " __VERSION__;
 
 }  // namespace baton::kernels

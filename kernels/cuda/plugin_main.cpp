@@ -38,7 +38,8 @@ Result<Backends> make(const CudaOptions& options) {
     BATON_ASSIGN(auto backend,
                  cuda::make_backend(std::move(devices[rank]),
                                     baton::kernels::cpu::ThreadPool::usable_cores(),
-                                    std::move(ranks[rank])));
+                                    std::move(ranks[rank]),
+                                    options.record_steps));
     BATON_TRY(cuda::self_check(*backend));
     out.push_back(std::move(backend));
   }

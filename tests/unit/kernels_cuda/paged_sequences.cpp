@@ -19,7 +19,8 @@ using baton::testing::ThreadOrder;
 
 template <unsigned kDim, bool kBfloat>
 void run_plan(AttentionArgs args, const AttentionPlan& plan, ThreadOrder order) {
-  std::vector<float> partials(plan.partial_floats(args.kv_heads, args.pages.head_dim));
+  std::vector<float> partials(
+      partial_floats(plan.decode.size(), args.kv_heads, args.pages.head_dim));
   args.partials = partials.data();
   args.tiles = plan.prefill.data();
   if (!plan.prefill.empty()) {
