@@ -1,5 +1,5 @@
-// A step as a backend with a device sees it: what its operations take from the host, told before the
-// first of them, and recordings of decode steps, which are done again with other inputs.
+// A step as a backend with a device sees it: what its operations take from the host, told before
+// the first of them, and recordings of decode steps, which are done again with other inputs.
 //
 // Thread: the backend's caller. Failure: none; inputs that do not fit are the caller's fault.
 #pragma once

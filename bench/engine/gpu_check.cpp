@@ -23,6 +23,7 @@
 #include "bench/engine/loaded_model.h"
 #include "kernels/half.h"
 #include "kernels/ops.h"
+#include "kernels/step.h"
 
 namespace baton::bench {
 namespace {
@@ -206,36 +207,40 @@ Result<std::vector<Speed>> time_products(Backend& backend, const Arguments& argu
 
 struct ModelSpeed {
   std::string model;
-  double prefill = 0;          // tokens a second
-  std::vector<double> decode;  // of each batch
+  double prefill = 0;              // tokens a second
+  std::vector<double> decode;      // of each batch
+  std::vector<double> unrecorded;  // the same without graphs, where a backend has any
+  kernels::StepCounts steps;       // of `decode`
 };
 
-Result<ModelSpeed> time_model(const std::string& path, const Arguments& arguments) {
+constexpr std::size_t kSteps = 32;   // of decode that are timed
+constexpr std::size_t kWarmUps = 2;  // in which buffers grow and graphs are made
+
+Result<LoadedModel> load(const std::string& path, const Arguments& arguments, bool record_steps) {
+  const std::size_t room =
+      std::max<std::size_t>(arguments.prefill, arguments.context + kSteps + kWarmUps + 1);
+  return LoadedModel::load({.model = path,
+                            .backend = arguments.backend,
+                            .sequences = *std::ranges::max_element(arguments.batches),
+                            .tokens = room,
+                            .kv_dtype = KvDType::F16,
+                            .record_steps = record_steps});
+}
+
+// Tokens a second of each batch.
+std::vector<double> time_decode(LoadedModel& model, const Arguments& arguments) {
   using Clock = std::chrono::steady_clock;
-  constexpr std::size_t kSteps = 32;
-  const std::size_t most = *std::ranges::max_element(arguments.batches);
-  const std::size_t room = std::max<std::size_t>(arguments.prefill, arguments.context + kSteps + 1);
-  BATON_ASSIGN(LoadedModel model,
-               LoadedModel::load({.model = path,
-                                  .backend = arguments.backend,
-                                  .sequences = most,
-                                  .tokens = room,
-                                  .kv_dtype = KvDType::F16}));
-  ModelSpeed out{.model = path};
   const SamplingParams greedy{.temperature = 0.0F};
-  const std::vector<TokenId> prompt(arguments.prefill, TokenId{5});
-  model.prefill(0, prompt, 0, &greedy);
-  auto begin = Clock::now();
-  model.prefill(0, prompt, 0, &greedy);
-  out.prefill = arguments.prefill / std::chrono::duration<double>(Clock::now() - begin).count();
   const std::vector<TokenId> context(arguments.context, TokenId{5});
-  for (std::size_t i = 0; i < most; ++i) {
+  for (std::size_t i = 0; i < *std::ranges::max_element(arguments.batches); ++i) {
     model.prefill(i, context, 0, nullptr);
   }
   const std::vector<TokenId> token{TokenId{7}};
+  std::vector<double> out;
   for (const std::size_t batch : arguments.batches) {
-    begin = Clock::now();
-    for (std::size_t step = 0; step < kSteps; ++step) {
+    Clock::time_point begin;
+    for (std::size_t step = 0; step < kWarmUps + kSteps; ++step) {
+      begin = step == kWarmUps ? Clock::now() : begin;
       engine::StepPlan plan;
       for (std::size_t i = 0; i < batch; ++i) {
         plan.slices.push_back(model.slice(i, token, arguments.context + step));
@@ -244,8 +249,29 @@ Result<ModelSpeed> time_model(const std::string& path, const Arguments& argument
       }
       model.runner().run(plan, model.arena(), {});
     }
-    out.decode.push_back(static_cast<double>(batch * kSteps) /
-                         std::chrono::duration<double>(Clock::now() - begin).count());
+    out.push_back(static_cast<double>(batch * kSteps) /
+                  std::chrono::duration<double>(Clock::now() - begin).count());
+  }
+  return out;
+}
+
+Result<ModelSpeed> time_model(const std::string& path, const Arguments& arguments) {
+  using Clock = std::chrono::steady_clock;
+  ModelSpeed out{.model = path};
+  {
+    BATON_ASSIGN(LoadedModel model, load(path, arguments, true));
+    const SamplingParams greedy{.temperature = 0.0F};
+    const std::vector<TokenId> prompt(arguments.prefill, TokenId{5});
+    model.prefill(0, prompt, 0, &greedy);
+    const auto begin = Clock::now();
+    model.prefill(0, prompt, 0, &greedy);
+    out.prefill = arguments.prefill / std::chrono::duration<double>(Clock::now() - begin).count();
+    out.decode = time_decode(model, arguments);
+    out.steps = model.backend().step_counts();
+  }
+  if (out.steps.steps > 0) {
+    BATON_ASSIGN(LoadedModel model, load(path, arguments, false));
+    out.unrecorded = time_decode(model, arguments);
   }
   return out;
 }
@@ -283,17 +309,29 @@ void print(const std::string& description,
   }
   line += fmt::format(R"(,"products":[{}])", fmt::join(json, ","));
   if (!models.empty()) {
-    fmt::print("\n| model | prefill, tokens/s | decode at batch {}, tokens/s |\n|---|---|---|\n",
-               fmt::join(arguments.batches, ", "));
+    fmt::print(
+        "\n| model | prefill, tokens/s | decode at batch {}, tokens/s | without CUDA graphs "
+        "| steps by graphs |\n|---|---|---|---|---|\n",
+        fmt::join(arguments.batches, ", "));
   }
   json.clear();
   for (const ModelSpeed& each : models) {
-    fmt::print(
-        "| {} | {:.0f} | {:.0f} |\n", each.model, each.prefill, fmt::join(each.decode, ", "));
-    json.push_back(fmt::format(R"({{"model":"{}","prefill":{:.1f},"decode":[{:.1f}]}})",
-                               each.model,
-                               each.prefill,
-                               fmt::join(each.decode, ",")));
+    fmt::print("| {} | {:.0f} | {:.0f} | {:.0f} | {} of {}, {} graphs |\n",
+               each.model,
+               each.prefill,
+               fmt::join(each.decode, ", "),
+               fmt::join(each.unrecorded, ", "),
+               each.steps.repeated,
+               each.steps.steps,
+               each.steps.recordings);
+    json.push_back(fmt::format(
+        R"({{"model":"{}","prefill":{:.1f},"decode":[{:.1f}],"without_graphs":[{:.1f}],"graphs":{},"repeated":{}}})",
+        each.model,
+        each.prefill,
+        fmt::join(each.decode, ","),
+        fmt::join(each.unrecorded, ","),
+        each.steps.recordings,
+        each.steps.repeated));
   }
   fmt::print("\n{},\"models\":[{}]}}\n", line, fmt::join(json, ","));
 }

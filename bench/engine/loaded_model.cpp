@@ -17,7 +17,7 @@ Result<std::unique_ptr<kernels::Backend>> make_backend(const LoadOptions& option
     return kernels::make_cpu_backend({.threads = options.threads});
   }
   if (options.backend == "cuda") {
-    return kernels::make_cuda_backend({});
+    return kernels::make_cuda_backend({.record_steps = options.record_steps});
   }
   return fail(ErrorCode::InvalidArgument,
               fmt::format("unknown backend \"{}\"; known: cpu, cuda, reference", options.backend));

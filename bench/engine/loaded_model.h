@@ -26,6 +26,7 @@ struct LoadOptions {
   std::size_t sequences = 1;
   std::size_t tokens = 0;  // KV room of each sequence
   KvDType kv_dtype = KvDType::I16;
+  bool record_steps = true;  // cuda: decode steps are repeated as graphs
   std::string packed_cache;  // folder of packed weights; empty: none
 };
 
@@ -36,6 +37,7 @@ class LoadedModel {
   const engine::ModelFile& file() const { return *file_; }
   engine::ModelRunner& runner() { return *runner_; }
   const KvArenaView& arena() const { return arena_->view(); }
+  const kernels::Backend& backend() const { return *backend_; }
   const std::string& backend_description() const { return description_; }
 
   engine::SequenceSlice slice(std::size_t sequence,

@@ -39,8 +39,7 @@ void StepRecorder::run(const StepInputs& inputs, const std::function<void()>& wo
 }
 
 StepRecorder::Entry* StepRecorder::find(const StepInputs& inputs) {
-  std::erase_if(entries_,
-                [&](const Entry& entry) { return entry.releases != device_.releases(); });
+  std::erase_if(entries_, [&](const Entry& entry) { return entry.releases != device_.releases(); });
   const auto found = std::ranges::find_if(entries_, [&](const Entry& entry) {
     return entry.arena == inputs.arena.base && entry.shape == image_.shape();
   });

@@ -1,7 +1,7 @@
 // Recordings of one decoder's steps on a device (kernels/step.h): CUDA graphs.
 //
-// A step goes with rows to the next of 1, 2, 4, …, 64, 128, 192, 256 and with blocks of attention to
-// the next power of two (step_image.h). The first step of a shape is run as it is, so that all
+// A step goes with rows to the next of 1, 2, 4, …, 64, 128, 192, 256 and with blocks of attention
+// to the next power of two (step_image.h). The first step of a shape is run as it is, so that all
 // buffers have the sizes it needs; the second is recorded, later ones repeat that. Whenever the
 // device's memory is given back anywhere (an arena, weights, a buffer that grows) what was recorded
 // before counts no more. At most kMostRecordings are kept, those used last.

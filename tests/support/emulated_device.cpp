@@ -23,7 +23,18 @@ using kernels::cuda::LaunchShape;
 using kernels::cuda::Stream;
 
 struct Launches final : Device::Recording {
+  explicit Launches(EmulatedCounts* kept_in) : counts(kept_in) { count(1); }
+  Launches(const Launches&) = delete;
+  Launches& operator=(const Launches&) = delete;
+  ~Launches() override { count(-1); }
+  void count(int change) const {
+    if (counts != nullptr) {
+      counts->recordings += static_cast<std::size_t>(change);
+    }
+  }
+
   std::vector<HostLaunch> launches;
+  EmulatedCounts* const counts;
 };
 
 bool are_equal(const LaunchShape& a, const LaunchShape& b) {
@@ -118,7 +129,7 @@ class EmulatedDevice final : public Device {
 
   void begin_recording() override {
     expect_no_recording("another one begins");
-    kept_ = std::make_unique<Launches>();
+    kept_ = std::make_unique<Launches>(options_.counts);
   }
   Result<std::unique_ptr<Recording>> end_recording() override {
     BATON_CHECK(kept_ != nullptr, "a recording ends that nobody began");
@@ -126,7 +137,6 @@ class EmulatedDevice final : public Device {
     if (!options_.can_record) {
       return fail(ErrorCode::OutOfMemory, "the device keeps no recordings");
     }
-    count(&EmulatedCounts::recordings);
     return kept;
   }
   void replay(const Recording& recording) override {
@@ -150,9 +160,6 @@ class EmulatedDevice final : public Device {
                   fmt::format("launch {} of a replayed step would be another now", i));
       BATON_CHECK(old[i].arguments == fresh[i].arguments,
                   fmt::format("launch {} of a replayed step has arguments of an older one", i));
-    }
-    if (options_.counts != nullptr) {
-      --options_.counts->recordings;  // made to be compared
     }
   }
 

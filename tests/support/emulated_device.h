@@ -19,8 +19,8 @@ namespace baton::testing {
 // What was asked of a device. Kept by whoever made it, for as long as the device is there.
 struct EmulatedCounts {
   std::size_t copies_in = 0;
-  std::size_t recordings = 0;  // kept, those made to compare aside
   std::size_t replays = 0;
+  std::size_t recordings = 0;  // there are now
 };
 
 struct EmulatedOptions {

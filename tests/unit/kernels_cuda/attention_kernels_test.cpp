@@ -113,6 +113,21 @@ TEST(CudaAttention, TheOrderOfThreadsDoesNotMatter) {
   }
 }
 
+TEST(CudaAttention, AStepThatIsPaddedGivesTheSameBits) {
+  std::mt19937 rng(46);
+  for (const AttentionCase& c : {kCases[0], kCases[2], kCases[7], kCases[14]}) {
+    PagedSequences sequences(c, 3, rng);
+    std::vector<Rows> step;
+    for (const std::uint32_t count : {1U, 4U, 30U}) {
+      const auto s = static_cast<std::uint32_t>(step.size());
+      const Rows all{s, 0, c.length};
+      sequences.write({&all, 1});
+      step.push_back({s, c.length - count - s, count});
+    }
+    expect_same_bits(sequences.attend_padded(step), sequences.attend(step), c.name);
+  }
+}
+
 // Decode steps and chunks of prompts side by side: each as if alone.
 TEST(CudaAttention, ARowHasTheSameBitsAloneAmong7AndAmong64) {
   std::mt19937 rng(44);

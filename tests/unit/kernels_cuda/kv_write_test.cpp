@@ -62,5 +62,26 @@ TEST(CudaKvWrite, LeavesTheBytesThatTheReferenceLeaves) {
   }
 }
 
+TEST(CudaKvWrite, ARowThatPadsAStepIsWrittenNowhere) {
+  const KvLayout layout{1, 2, 16, 16, KvDType::I8};
+  std::mt19937 rng(52);
+  const std::vector<float> rows = random_floats(std::size_t{3} * 32, rng);
+  const std::uint32_t ids[] = {1, 0};
+  const auto written = [&](std::vector<RowPlace> places) {
+    std::vector<std::byte> arena(2 * layout.block_bytes(), std::byte{0xAB});
+    const KvWriteArgs args{.pages = pages_of({arena.data(), layout, 2}, 0, ids),
+                           .rows = places.data(),
+                           .keys = rows.data(),
+                           .values = rows.data(),
+                           .stride = 32,
+                           .num_rows = static_cast<std::uint32_t>(places.size()),
+                           .first_kv_head = 0,
+                           .kv_heads = 2};
+    launch(write_kv, kv_write_shape(args), args);
+    return arena;
+  };
+  EXPECT_EQ(written({{17, 0}, {kNowhere, 0}, {kNowhere, 0}}), written({{17, 0}}));
+}
+
 }  // namespace
 }  // namespace baton::kernels::cuda

@@ -111,7 +111,9 @@ void PagedSequences::write(std::span<const Rows> step) {
   launch(write_kv, kv_write_shape(args), args);
 }
 
-std::vector<float> PagedSequences::attend(std::span<const Rows> step, ThreadOrder order) const {
+std::vector<float> PagedSequences::attend(std::span<const Rows> step,
+                                          ThreadOrder order,
+                                          bool is_padded) const {
   const std::vector<float> q = gather(q_, case_.q_width(), step);
   std::vector<float> out(q.size(), -3.0F);
   AttentionArgs args;
@@ -126,11 +128,16 @@ std::vector<float> PagedSequences::attend(std::span<const Rows> step, ThreadOrde
   args.scale = case_.scale();
   args.softcap = case_.softcap;
   AttentionPlan plan;
+  plan.by_ranges_only = is_padded;
   std::uint32_t first_row = 0;
   for (const Rows& rows : step) {
     plan.add(
         first_row, rows.count, rows.first, rows.sequence * blocks_each_, args.group, args.window);
     first_row += rows.count;
+  }
+  if (is_padded) {
+    plan.decode.resize(plan.decode.size() + 3);
+    plan.join.resize(plan.join.size() + 2);
   }
   switch ((case_.head_dim + 63) / 64) {
     case 1:

@@ -55,7 +55,13 @@ class PagedSequences {
   // result.
   std::vector<float> attend(
       std::span<const Rows> step,
-      baton::testing::ThreadOrder order = baton::testing::ThreadOrder::Ascending) const;
+      baton::testing::ThreadOrder order = baton::testing::ThreadOrder::Ascending) const {
+    return attend(step, order, false);
+  }
+  // The same by ranges alone, with blocks that do nothing among them.
+  std::vector<float> attend_padded(std::span<const Rows> step) const {
+    return attend(step, baton::testing::ThreadOrder::Ascending, true);
+  }
   // The same in double, from keys and values as the arena rounds them.
   std::vector<double> oracle(std::uint32_t sequence, std::uint32_t position) const;
 
@@ -63,6 +69,9 @@ class PagedSequences {
   std::size_t row(const Rows& rows, std::uint32_t i) const {
     return std::size_t{rows.sequence} * case_.length + rows.first + i;
   }
+  std::vector<float> attend(std::span<const Rows> step,
+                            baton::testing::ThreadOrder order,
+                            bool is_padded) const;
   KvPages pages() const;
   std::vector<float> gather(const std::vector<float>& from,
                             std::size_t width,
