@@ -1,5 +1,7 @@
 #include "kernels/cuda/attention_runner.h"
 
+#include <bit>
+
 #include "common/base/check.h"
 
 namespace baton::kernels::cuda {
@@ -12,7 +14,9 @@ void AttentionRunner::run(const KvPages& pages,
                           float* out) {
   BATON_CHECK(params.head_dim == pages.head_dim && params.head_dim <= kMostHeadDim,
               "attention parameters do not fit the arena");
-  const std::size_t partials = partial_floats(tiles.num_decode, params.kv_heads, params.head_dim);
+  // To powers of two: what grows with every step would end all recordings with every step.
+  const std::size_t partials =
+      partial_floats(std::bit_ceil(tiles.num_decode), params.kv_heads, params.head_dim);
   launch_attention(device_.stream(),
                    {.pages = pages,
                     .tiles = nullptr,

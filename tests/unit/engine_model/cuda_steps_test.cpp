@@ -106,9 +106,9 @@ class Serving {
       }
       last[i] = is_prompt ? TokenId{} : outputs_[i].back();
       SequenceSlice slice =
-          is_prompt ? sequences_.slice(i, prompts_[i], 0)
-                    : sequences_.slice(
-                          i, {&last[i], 1}, prompts_[i].size() + outputs_[i].size() - 1);
+          is_prompt
+              ? sequences_.slice(i, prompts_[i], 0)
+              : sequences_.slice(i, {&last[i], 1}, prompts_[i].size() + outputs_[i].size() - 1);
       slice.sample = true;
       slice.sampling = &sampling_[i % sampling_.size()];
       slice.prompt = prompts_[i];
