@@ -9,11 +9,12 @@
 // long at 256. For many rows the activations' codes lie row by row: i32 codes[R][8]; the rest of a
 // record (kernel_table.h) stays.
 //
-// Measured on Sapphire Rapids, for 16 x 16 outputs and a block of Q4_1: a product takes 16 cycles, its
-// store 16 more of the tiles' unit; but while tile instructions run, float vectors have one port
-// instead of two, so that the chain of fma (four instructions a row) takes 64 and the whole 75, where
-// VNNI takes 96. Weights that stay in their tiles while activations pass, joining one product while
-// the next runs, and codes as bfloat16, whose results need no conversion, all gained nothing.
+// Measured on Sapphire Rapids, for 16 x 16 outputs and a block of Q4_1: a product takes 16 cycles,
+// its store 16 more of the tiles' unit; but while tile instructions run, float vectors have one
+// port instead of two, so that the chain of fma (four instructions a row) takes 64 and the whole
+// 75, where VNNI takes 96. Weights that stay in their tiles while activations pass, joining one
+// product while the next runs, and codes as bfloat16, whose results need no conversion, all gained
+// nothing.
 //
 // Only AMX translation units include this. Thread: pure, but for the thread's own tile registers,
 // which are free again on return. Failure: none.
