@@ -1,10 +1,15 @@
 #include "gateway/api/replies.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
+#include "common/base/digits.h"
+
 namespace baton::gateway {
+namespace {
+
+constexpr std::size_t kLikelyHeaders = 4;
+
+}  // namespace
 
 std::string request_id_for(const HttpRequest& request, std::uint64_t id) {
   const std::string_view given = request.header("x-request-id");
@@ -12,11 +17,20 @@ std::string request_id_for(const HttpRequest& request, std::uint64_t id) {
       !given.empty() && given.size() <= 128 && std::all_of(given.begin(), given.end(), [](char c) {
         return c > ' ' && c < 0x7f && c != '"' && c != '\\';
       });
-  return harmless ? std::string(given) : fmt::format("req_{:016x}", id);
+  if (harmless) {
+    return std::string(given);
+  }
+  std::string made = "req_";
+  append_hex(made, id);
+  return made;
 }
 
 HttpHeaders api_headers(const std::string& content_type, const std::string& request_id) {
-  return {{"content-type", content_type}, {"x-request-id", request_id}};
+  HttpHeaders headers;
+  headers.reserve(kLikelyHeaders);
+  headers.emplace_back("content-type", content_type);
+  headers.emplace_back("x-request-id", request_id);
+  return headers;
 }
 
 void reply_json(HttpExchange& exchange,

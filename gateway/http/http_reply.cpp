@@ -1,13 +1,13 @@
 #include "gateway/http/http_reply.h"
 
-#include <fmt/format.h>
-
 #include <array>
 #include <boost/asio/dispatch.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/beast/http/status.hpp>
+#include <charconv>
 
 #include "common/base/check.h"
+#include "common/base/digits.h"
 
 namespace baton::gateway {
 
@@ -22,6 +22,8 @@ std::string_view HttpRequest::header(std::string_view name) const {
 
 namespace {
 
+constexpr std::size_t kLikelyHead = 512;
+
 void append_header(std::string& out, std::string_view name, std::string_view value) {
   out += name;
   out += ": ";
@@ -35,8 +37,13 @@ std::string http_head(
     int status, const HttpHeaders& headers, std::string_view lines, bool keep_alive, bool http11) {
   const auto reason = boost::beast::http::obsolete_reason(
       static_cast<boost::beast::http::status>(static_cast<unsigned>(status)));
-  std::string head =
-      fmt::format("HTTP/1.1 {} {}\r\n", status, std::string_view(reason.data(), reason.size()));
+  std::string head;
+  head.reserve(kLikelyHead);
+  head += "HTTP/1.1 ";
+  append_number(head, status);
+  head += ' ';
+  head.append(reason.data(), reason.size());
+  head += "\r\n";
   for (const auto& [name, value] : headers) {
     append_header(head, name, value);
   }
@@ -84,7 +91,9 @@ void HttpReply::respond(int status, HttpHeaders headers, std::string body) {
   const bool bodiless = status == 204 || status == 304;
   std::string text = head(status, headers, keep);
   if (!bodiless) {
-    text += fmt::format("content-length: {}\r\n", body.size());
+    text += "content-length: ";
+    append_number(text, body.size());
+    text += "\r\n";
   }
   text += "\r\n";
   if (!bodiless && request_.method != "HEAD") {
@@ -117,8 +126,8 @@ void HttpReply::write(std::string_view bytes) {
     return connection->send({bytes});
   }
   std::array<char, 24> size;
-  const auto end = fmt::format_to(size.begin(), "{:x}\r\n", bytes.size());
-  connection->send({{size.data(), static_cast<std::size_t>(end - size.begin())}, bytes, "\r\n"});
+  const auto end = std::to_chars(size.data(), size.data() + size.size(), bytes.size(), 16).ptr;
+  connection->send({{size.data(), end}, "\r\n", bytes, "\r\n"});
 }
 
 void HttpReply::finish() {

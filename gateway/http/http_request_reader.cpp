@@ -22,6 +22,9 @@ int hex_value(char c) {
 
 // Percent-decoding; a broken escape stays as it is.
 std::string decode_path(std::string_view raw) {
+  if (raw.find('%') == std::string_view::npos) {
+    return std::string(raw);
+  }
   std::string out;
   for (std::size_t i = 0; i < raw.size(); ++i) {
     if (raw[i] == '%' && i + 2 < raw.size() && hex_value(raw[i + 1]) >= 0 &&

@@ -110,6 +110,7 @@ JsonFields::JsonFields(simdjson::dom::object object,
                        std::span<const std::string_view> known,
                        std::string path)
     : path_(std::move(path)) {
+  present_.reserve(std::min(object.size(), known.size()));
   for (const auto field : object) {
     if (!std::binary_search(known.begin(), known.end(), field.key)) {
       ++unknown_;

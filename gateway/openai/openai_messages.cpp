@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 
+#include "common/base/digits.h"
 #include "common/json/json_escape.h"
 #include "gateway/tools/tool_messages.h"
 
@@ -135,7 +136,10 @@ ApiResult<void> read_messages(const JsonElement& value, std::vector<engine::Chat
     return std::unexpected(out_of_range("messages", "must hold at least one message"));
   }
   for (const JsonElement item : array) {
-    auto message = read_message(fmt::format("messages[{}]", into.size()), item);
+    std::string path = "messages[";
+    append_number(path, into.size());
+    path += ']';
+    auto message = read_message(path, item);
     if (!message) {
       return std::unexpected(std::move(message).error());
     }

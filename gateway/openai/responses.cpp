@@ -5,6 +5,7 @@
 #include <cmath>
 #include <iterator>
 
+#include "common/base/digits.h"
 #include "common/json/json_escape.h"
 
 namespace baton::gateway {
@@ -16,13 +17,10 @@ constexpr float kTinyLogprob = -9999.0F;  // what JSON has instead of minus infi
 void append_ids(std::string& out, std::span<const TokenId> ids) {
   out += '[';
   for (std::size_t i = 0; i < ids.size(); ++i) {
-    fmt::format_to(std::back_inserter(out), "{}{}", i == 0 ? "" : ",", ids[i]);
+    out += i == 0 ? "" : ",";
+    append_number(out, ids[i]);
   }
   out += ']';
-}
-
-void append_count(std::string& out, std::uint32_t count) {
-  fmt::format_to(std::back_inserter(out), "{}", count);
 }
 
 void append_token_entry(std::string& out, std::string_view bytes, float logprob) {
@@ -93,7 +91,7 @@ void append_finish(std::string& out, const ChoiceEnd& end) {
   if (!end.stop_string.empty()) {
     append_json_string(out, end.stop_string);
   } else if (end.stop_token) {
-    append_count(out, static_cast<std::uint32_t>(*end.stop_token));
+    append_number(out, static_cast<std::uint32_t>(*end.stop_token));
   } else {
     out += "null";
   }
@@ -203,10 +201,10 @@ ResponseWriter::ResponseWriter(ResponseIdentity identity, ResponseOptions option
     : identity_(std::move(identity)), options_(options) {
   head_ = "data: {\"id\":";
   append_json_string(head_, identity_.id);
-  fmt::format_to(std::back_inserter(head_),
-                 ",\"object\":\"{}\",\"created\":{},\"model\":",
-                 is_chat() ? "chat.completion.chunk" : "text_completion",
-                 identity_.created);
+  head_ += is_chat() ? R"(,"object":"chat.completion.chunk","created":)"
+                     : R"(,"object":"text_completion","created":)";
+  append_number(head_, identity_.created);
+  head_ += ",\"model\":";
   append_json_string(head_, identity_.model);
   append_identity_end(head_, identity_);
 }
@@ -226,7 +224,7 @@ void ResponseWriter::append_logprobs(std::string& out, const ChoiceText& choice)
 void ResponseWriter::begin_choice(std::string& out, std::uint32_t index) const {
   out += head_;
   out += ",\"choices\":[{\"index\":";
-  append_count(out, index);
+  append_number(out, index);
 }
 
 void ResponseWriter::begin(std::string& out,
@@ -346,7 +344,7 @@ void ResponseWriter::fail(std::string& out, const ApiError& error) {
 
 void ResponseWriter::append_whole(std::string& out, const WholeChoice& choice) const {
   out += "{\"index\":";
-  append_count(out, choice.text.index);
+  append_number(out, choice.text.index);
   if (is_chat()) {
     out += ",\"message\":{\"role\":\"assistant\",";
     if (choice.text.parts != nullptr) {
