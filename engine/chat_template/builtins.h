@@ -23,6 +23,7 @@ TestFunction find_test(std::string_view name);
 std::optional<Value> global_function(std::string_view name);
 // A method of a string, list or dict, bound to it.
 std::optional<Value> method(const Value& object, std::string_view name);
+bool is_dict_method(std::string_view name);
 // loop.index and the like.
 Result<Value> loop_attribute(const std::shared_ptr<Loop>& loop, std::string_view name);
 

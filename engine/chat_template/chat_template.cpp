@@ -46,21 +46,49 @@ constexpr std::string_view kGemmaTemplate = R"({{ bos_token }}
 constexpr std::array<std::string_view, 8> kRoles = {
     "system", "user", "assistant", "tool", "developer", "function", "model", "ipython"};
 
+// Texts that every rendering is given: made once, shared by all.
+struct CommonTexts {
+  CommonTexts() {
+    std::ranges::transform(
+        kRoles, roles.begin(), [](std::string_view role) { return Value::own(std::string(role)); });
+  }
+  std::array<Value, kRoles.size()> roles;  // beside kRoles
+  Value role = Value::own("role");
+  Value content = Value::own("content");
+  Value name = Value::own("name");
+  Value messages = Value::own("messages");
+  Value add_generation_prompt = Value::own("add_generation_prompt");
+  Value bos_token = Value::own("bos_token");
+  Value eos_token = Value::own("eos_token");
+  Value tools = Value::own("tools");
+};
+
+const CommonTexts& common_texts() {
+  static const CommonTexts kTexts;
+  return kTexts;
+}
+
 Text foreign(std::string text) {
   return Text(sanitize_utf8(std::move(text)), true);
 }
 
+Value role_value(std::string role) {
+  const auto known = std::ranges::find(kRoles, role);
+  return known != kRoles.end()
+             ? common_texts().roles[static_cast<std::size_t>(known - kRoles.begin())]
+             : Value(foreign(std::move(role)));
+}
+
 Result<Value> message_value(ChatMessage message) {
+  const CommonTexts& texts = common_texts();
   auto dict = std::make_shared<Dict>();
-  const bool known = std::find(kRoles.begin(), kRoles.end(), message.role) != kRoles.end();
   const bool has_content = !message.content.empty();
-  BATON_TRY(dict->set(
-      Value::own("role"),
-      known ? Value::own(std::move(message.role)) : Value(foreign(std::move(message.role)))));
-  BATON_TRY(dict->set(Value::own("content"), Value(foreign(std::move(message.content)))));
+  BATON_TRY(dict->set(texts.role, role_value(std::move(message.role))));
+  BATON_TRY(dict->set(texts.content, Value(foreign(std::move(message.content)))));
   if (!message.name.empty()) {
-    BATON_TRY(dict->set(Value::own("name"), Value(foreign(std::move(message.name)))));
+    BATON_TRY(dict->set(texts.name, Value(foreign(std::move(message.name)))));
   }
+  dict->frozen = true;  // as the list of messages would make a copy of it
   if (message.extra_json.empty()) {
     return Value(std::move(dict));
   }
@@ -98,10 +126,11 @@ Result<Dict> globals_of(ChatTemplateInput input) {
   // A namespace alone holds the list itself, so that templates may take messages off it.
   globals.is_namespace = true;
   BATON_ASSIGN(Value list, jinja::make_list(std::move(messages)));
-  BATON_TRY(globals.set(Value::own("messages"), std::move(list)));
-  BATON_TRY(globals.set(Value::own("add_generation_prompt"), Value(input.add_generation_prompt)));
-  BATON_TRY(globals.set(Value::own("bos_token"), Value::own(std::move(input.bos_token))));
-  BATON_TRY(globals.set(Value::own("eos_token"), Value::own(std::move(input.eos_token))));
+  const CommonTexts& texts = common_texts();
+  BATON_TRY(globals.set(texts.messages, std::move(list)));
+  BATON_TRY(globals.set(texts.add_generation_prompt, Value(input.add_generation_prompt)));
+  BATON_TRY(globals.set(texts.bos_token, Value::own(std::move(input.bos_token))));
+  BATON_TRY(globals.set(texts.eos_token, Value::own(std::move(input.eos_token))));
   Value tools = jinja::None{};
   if (!input.tools_json.empty()) {
     BATON_ASSIGN(tools, jinja::parse_json(input.tools_json, "tools"));
@@ -109,7 +138,7 @@ Result<Dict> globals_of(ChatTemplateInput input) {
       return fail(ErrorCode::InvalidArgument, "tools must be a JSON array");
     }
   }
-  BATON_TRY(globals.set(Value::own("tools"), std::move(tools)));
+  BATON_TRY(globals.set(texts.tools, std::move(tools)));
   return globals;
 }
 

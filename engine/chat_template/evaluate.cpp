@@ -106,10 +106,24 @@ const Value* Interpreter::find_name(std::string_view name, const Scope& scope) c
   return globals_->find(name);
 }
 
+const Value* Interpreter::field_of_name(const Node& node, const Scope& scope) const {
+  const bool is_item = node.kind == NodeKind::Item && node.kids[1]->kind == NodeKind::Constant;
+  if ((!is_item && node.kind != NodeKind::Attribute) || node.kids[0]->kind != NodeKind::Name) {
+    return nullptr;
+  }
+  const Value* object = find_name(node.kids[0]->name, scope);
+  const Dict* dict = object != nullptr ? object->dict() : nullptr;
+  // One that may change could lose the field before the statement ends.
+  if (dict == nullptr || !dict->frozen || (!is_item && is_dict_method(node.name))) {
+    return nullptr;
+  }
+  return is_item ? dict->find(node.kids[1]->constant) : dict->find(node.name);
+}
+
 Result<const Value*> Interpreter::operand(const Node& node, Scope& scope, Value& made) {
   const Value* held = node.kind == NodeKind::Constant ? &node.constant
                       : node.kind == NodeKind::Name   ? find_name(node.name, scope)
-                                                      : nullptr;
+                                                      : field_of_name(node, scope);
   if (held != nullptr) {
     BATON_TRY(charge(1));
     return held;

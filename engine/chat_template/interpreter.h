@@ -78,8 +78,11 @@ class Interpreter {
   Result<Value> compute(const Node& node, Scope& scope);
   // Null: no name of a scope, nor of the request.
   const Value* find_name(std::string_view name, const Scope& scope) const;
-  // The value of an expression, uncopied where it is a constant or has a name; else it is put in
-  // `made`. It stands until the statement ends: expressions change no names.
+  // Of `name['field']` or `name.field`, where it is to be had without a copy; or null.
+  const Value* field_of_name(const Node& node, const Scope& scope) const;
+  // The value of an expression, uncopied where it is a constant, has a name or is a field of one
+  // that has; else it is put in `made`. It stands until the statement ends: expressions change no
+  // names.
   Result<const Value*> operand(const Node& node, Scope& scope, Value& made);
   Result<Value> lookup(const Node& node, Scope& scope);
   Result<Value> literal(const Node& node, Scope& scope);

@@ -158,6 +158,10 @@ constexpr Named<DictMethod> kDictChanges[] = {{"pop", dict_pop}, {"update", upda
 
 }  // namespace
 
+bool is_dict_method(std::string_view name) {
+  return find_in(kDictChanges, name) != nullptr || find_in(kDictMethods, name) != nullptr;
+}
+
 std::optional<Value> method(const Value& object, std::string_view name) {
   if (object.text() != nullptr) {
     if (const TextMethod call = find_text_method(name)) {

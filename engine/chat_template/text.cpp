@@ -71,10 +71,11 @@ void Text::append(const Text& other) {
     data_ = other.data_;
     return;
   }
-  const Text held = other;  // it may be this one, or share its bytes
+  const Text held = data_ == other.data_ ? other : Text();  // it may be this one
+  const Text& added = data_ == other.data_ ? held : other;
   std::size_t begin = 0;
-  for (const Run& run : held.runs()) {
-    append(held.view().substr(begin, run.end - begin), run.foreign);
+  for (const Run& run : added.runs()) {
+    append(added.view().substr(begin, run.end - begin), run.foreign);
     begin = run.end;
   }
 }

@@ -318,6 +318,9 @@ Result<Value> freeze(Value value) {
 }
 
 bool equal(const Value& left, const Value& right) {
+  if (left.text() != nullptr && right.text() != nullptr) {
+    return left.text()->view() == right.text()->view();
+  }
   if (left.is_number() && right.is_number()) {
     const auto* a = left.as<std::int64_t>();
     const auto* b = right.as<std::int64_t>();
@@ -325,9 +328,6 @@ bool equal(const Value& left, const Value& right) {
   }
   if (left.held().index() != right.held().index()) {
     return false;
-  }
-  if (left.text() != nullptr) {
-    return left.text()->view() == right.text()->view();
   }
   if (left.list() != nullptr) {
     const List& a = *left.list();

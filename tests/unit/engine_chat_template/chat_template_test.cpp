@@ -31,6 +31,37 @@ TEST(Sums, PrintedPartByPartTheyAreWhatTheyWere) {
   EXPECT_NE(pieces.error().message.find("'missing' is undefined"), std::string::npos);
 }
 
+TEST(Fields, OfMessagesAreReadWhereTheyAre) {
+  ChatTemplateInput input;
+  input.messages = {{"user", "hi", "", R"({"items": 7, "n": {"m": [1, 2]}})"}};
+  const auto shown = [&](const std::string& expression) {
+    const auto pieces = render("{% for m in messages %}" + expression + "{% endfor %}", input);
+    return pieces ? joined(*pieces) : pieces.error().message;
+  };
+  EXPECT_EQ(shown("{{ m.content + m['content'] + m.role }}"), "hihiuser");
+  EXPECT_EQ(shown("{{ m['items'] + 1 }}"), "8");
+  EXPECT_EQ(shown("{{ m.items is callable }} {{ m.n.m[1] }} {{ m['n'].m }}"), "True 2 [1, 2]");
+  EXPECT_EQ(shown("{{ m.gone is defined }} {{ m['gone'] is defined }}"), "False False");
+  EXPECT_NE(shown("{{ m.pop('role') }}").find("cannot be changed"), std::string::npos);
+  EXPECT_NE(shown("{{ m['gone'] + 'x' }}").find("has no attribute 'gone'"), std::string::npos)
+      << shown("{{ m['gone'] + 'x' }}");
+}
+
+// What renderings share stays as it is.
+TEST(Fields, OneRenderingLeavesTheNextAlone) {
+  const auto made = ChatTemplate::create(
+      "{% for m in messages %}{% set r = m.role + '!' %}{{ r + m.role + r }}{% endfor %}", "llama");
+  ASSERT_TRUE(made) << made.error().message;
+  ChatTemplateInput input;
+  input.messages = {{"user", "hi", "", ""}, {"nobody", "hi", "", ""}, {"user", "", "", ""}};
+  for (int turn = 0; turn < 2; ++turn) {
+    const auto pieces = (*made)->render(input);
+    ASSERT_TRUE(pieces) << pieces.error().message;
+    EXPECT_EQ(joined(*pieces), "user!useruser!nobody!nobodynobody!user!useruser!");
+    EXPECT_EQ(allowed_text(*pieces), "user!useruser!_!_!user!useruser!");
+  }
+}
+
 TEST(BuiltIn, GemmaTurns) {
   const auto made = ChatTemplate::create("", "gemma3");
   ASSERT_TRUE(made) << made.error().message;
