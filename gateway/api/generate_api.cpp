@@ -5,6 +5,7 @@
 #include <functional>
 #include <utility>
 
+#include "common/base/digits.h"
 #include "gateway/api/answer.h"
 #include "gateway/api/json_body.h"
 #include "gateway/api/prompt_builder.h"
@@ -53,37 +54,34 @@ std::uint64_t revision_session(const ApiRequest& api, const RandomSource& random
 }  // namespace
 
 void GenerateApi::handle(const Exchange& exchange, Endpoint endpoint, const Caller& caller) {
-  const std::string request_id = request_id_for(exchange->request(), deps_.random());
+  const auto refuse = [this, exchange](const HttpHeaders& headers, const ApiError& error) {
+    exchange->add_headers(headers);
+    reply_error(*exchange, error, request_id_for(exchange->request(), deps_.random()));
+  };
   auto lease = caller.begin();
   if (!lease) {
-    exchange->add_headers(caller.limit_headers());
-    return reply_error(*exchange, lease.error(), request_id);
+    return refuse(caller.limit_headers(), lease.error());
   }
   take_json_body(exchange,
                  deps_.pool,
-                 request_id,
-                 [this, exchange, endpoint, caller, request_id, lease = std::move(*lease)](
+                 deps_.random,
+                 [this, exchange, endpoint, caller, refuse, lease = std::move(*lease)](
                      const std::string& body) -> Task {
                    auto ready = prepare(body, endpoint, caller, lease);
                    if (!ready) {
-                     return [exchange,
-                             request_id,
+                     return [refuse,
                              headers = caller.limit_headers(),
-                             error = std::move(ready).error()] {
-                       exchange->add_headers(headers);
-                       reply_error(*exchange, error, request_id);
-                     };
+                             error = std::move(ready).error()] { refuse(headers, error); };
                    }
-                   return [this, exchange, ready = std::move(*ready)]() mutable {
-                     submit(exchange, std::move(ready));
-                   };
+                   return [this, exchange, ready = std::move(*ready)] { submit(exchange, *ready); };
                  });
 }
 
-ApiResult<GenerateApi::Ready> GenerateApi::prepare(const std::string& body,
-                                                   Endpoint endpoint,
-                                                   const Caller& caller,
-                                                   std::shared_ptr<LimitLease> lease) const {
+ApiResult<std::unique_ptr<GenerateApi::Ready>> GenerateApi::prepare(
+    const std::string& body,
+    Endpoint endpoint,
+    const Caller& caller,
+    std::shared_ptr<LimitLease> lease) const {
   auto api = [&] {
     const CpuTimer timer(deps_.cost.parse, body.size());
     return endpoint == Endpoint::Responses ? parse_responses_request(body)
@@ -147,25 +145,26 @@ ApiResult<GenerateApi::Ready> GenerateApi::prepare(const std::string& body,
       return std::unexpected(to_api_error(*refusal));
     }
   }
-  return Ready{std::move(*api),
-               std::move(*found),
-               *tier,
-               std::move(lease),
-               std::move(*choices),
-               std::move(chains),
-               caller.name(),
-               std::move(turns)};
+  return std::make_unique<Ready>(Ready{std::move(*api),
+                                       std::move(*found),
+                                       *tier,
+                                       std::move(lease),
+                                       std::move(*choices),
+                                       std::move(chains),
+                                       caller.name(),
+                                       std::move(turns)});
 }
 
 std::unique_ptr<AnswerWriter> GenerateApi::make_writer(Ready& ready) const {
   const ApiRequest& api = ready.api;
-  ResponseIdentity identity{
-      api.endpoint,
-      fmt::format("{}{:016x}", id_prefix(api.endpoint), ready.choices.front().id.value),
-      unix_seconds(),
-      api.model,
-      ready.found.model->fingerprint,
-      api.names_tier ? std::string(to_string(ready.tier)) : std::string()};
+  std::string id(id_prefix(api.endpoint));
+  append_hex(id, ready.choices.front().id.value);
+  ResponseIdentity identity{api.endpoint,
+                            std::move(id),
+                            unix_seconds(),
+                            api.model,
+                            ready.found.model->fingerprint,
+                            api.names_tier ? std::string(to_string(ready.tier)) : std::string()};
   if (api.endpoint == Endpoint::Responses) {
     ResponseEventWriter::Keep keep;
     if (api.responses.store) {
@@ -181,7 +180,7 @@ std::unique_ptr<AnswerWriter> GenerateApi::make_writer(Ready& ready) const {
                       api.stream && api.include_usage && api.continuous_usage});
 }
 
-void GenerateApi::submit(const Exchange& exchange, Ready ready) {
+void GenerateApi::submit(const Exchange& exchange, Ready& ready) {
   const HttpRequest& http = exchange->request();
   const ApiRequest& api = ready.api;
   if (ready.lease != nullptr) {

@@ -65,13 +65,14 @@ class GenerateApi {
     std::vector<engine::ChatMessage> turns;  // that are kept with an answer of /v1/responses
   };
   // On an I/O or a pool thread.
-  ApiResult<Ready> prepare(const std::string& body,
-                           Endpoint endpoint,
-                           const Caller& caller,
-                           std::shared_ptr<LimitLease> lease) const;
+  ApiResult<std::unique_ptr<Ready>> prepare(const std::string& body,
+                                            Endpoint endpoint,
+                                            const Caller& caller,
+                                            std::shared_ptr<LimitLease> lease) const;
   // Takes the turns.
   std::unique_ptr<AnswerWriter> make_writer(Ready& ready) const;
-  void submit(const Exchange& exchange, Ready ready);
+  // Takes what it needs of it.
+  void submit(const Exchange& exchange, Ready& ready);
 
   const Deps deps_;
 };

@@ -19,10 +19,14 @@ bool may_have_grammar(std::string_view body) {
   if (body.find("\\u") != std::string_view::npos) {
     return true;
   }
-  for (std::size_t at = body.find('"'); at != std::string_view::npos; at = body.find('"', at + 1)) {
-    const std::string_view name = body.substr(at + 1);
-    if (name.starts_with("response_format\"") || name.starts_with("guided_") ||
-        name.starts_with("structured_outputs\"") || name.starts_with("tool_choice\"")) {
+  // Each of the names has a '_', which texts seldom have.
+  for (std::size_t at = body.find('_'); at != std::string_view::npos; at = body.find('_', at + 1)) {
+    const std::string_view before = body.substr(0, at);
+    const std::string_view behind = body.substr(at + 1);
+    if ((before.ends_with("\"response") && behind.starts_with("format\"")) ||
+        before.ends_with("\"guided") ||
+        (before.ends_with("\"structured") && behind.starts_with("outputs\"")) ||
+        (before.ends_with("\"tool") && behind.starts_with("choice\""))) {
       return true;
     }
   }
@@ -33,14 +37,14 @@ bool may_have_grammar(std::string_view body) {
 
 void take_json_body(const std::shared_ptr<HttpExchange>& exchange,
                     WorkPool& pool,
-                    const std::string& request_id,
+                    const RandomSource& random,
                     std::function<Task(const std::string& body)> work) {
   if (!is_json(exchange->request().header("content-type"))) {
     ApiError error = bad_request("unsupported_media_type",
                                  "",
                                  "The body must be sent with 'Content-Type: application/json'.");
     error.status = 415;
-    return reply_error(*exchange, error, request_id);
+    return reply_error(*exchange, error, request_id_for(exchange->request(), random()));
   }
   std::string body = exchange->take_body();
   if (body.size() <= kInlineBodyBytes && !may_have_grammar(body)) {

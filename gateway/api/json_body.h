@@ -10,6 +10,7 @@
 #include <memory>
 #include <string>
 
+#include "common/base/random.h"
 #include "gateway/http/http_exchange.h"
 #include "gateway/work_pool.h"
 
@@ -18,10 +19,10 @@ namespace baton::gateway {
 inline constexpr std::size_t kInlineBodyBytes = 4096;
 
 // `work` runs on either thread and must not touch the exchange; what it returns runs on the I/O
-// thread. `request_id`: for the refusal.
+// thread. `random`: for the refusal's request id.
 void take_json_body(const std::shared_ptr<HttpExchange>& exchange,
                     WorkPool& pool,
-                    const std::string& request_id,
+                    const RandomSource& random,
                     std::function<Task(const std::string& body)> work);
 
 }  // namespace baton::gateway

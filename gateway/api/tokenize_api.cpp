@@ -34,7 +34,7 @@ void TokenizeApi::answer(const std::shared_ptr<HttpExchange>& exchange,
   const std::string id = request_id_for(exchange->request(), deps_.random());
   take_json_body(exchange,
                  deps_.pool,
-                 id,
+                 deps_.random,
                  [this, exchange, caller, work, id](const std::string& body) -> Task {
                    return [exchange, id, result = (this->*work)(body, caller)]() mutable {
                      if (result) {
