@@ -45,8 +45,8 @@ NodeView Node::view(TimePoint now) const {
   view.handle = handle;
   view.role = role;
   view.name_hash = name_hash;
-  view.model_stamp = stamp_of(model);
-  view.layout = from_wire(model.layout()).value_or(KvLayout{});
+  view.model_stamp = model_stamp;
+  view.layout = layout;
   view.numerics_hash = model.numerics_hash();
   view.is_alive = health == PeerHealth::Alive;
   view.is_draining = this->is_draining();
@@ -204,6 +204,8 @@ void Membership::on_accept(std::unique_ptr<Channel> channel, wire::Hello hello) 
   node->incarnation = Incarnation{hello.incarnation()};
   node->control_address = hello.control_address();
   node->model = hello.model();
+  node->model_stamp = stamp_of(node->model);
+  node->layout = from_wire(node->model.layout()).value_or(KvLayout{});
   node->load = hello.load();
   node->channel = std::move(channel);
   const NodeHandle handle = node->handle;
@@ -355,10 +357,12 @@ std::vector<const Node*> Membership::nodes() const {
 }
 
 std::vector<NodeView> Membership::views_of(const std::string& model) const {
+  const TimePoint now = executor_.now();
   std::vector<NodeView> views;
+  views.reserve(nodes_.size());
   for (const auto& [name, node] : nodes_) {
     if (node->model.id() == model) {
-      views.push_back(node->view(executor_.now()));
+      views.push_back(node->view(now));
     }
   }
   return views;

@@ -65,6 +65,10 @@ struct Node {
   bool is_draining() const { return draining || drain_asked; }
   NodeLife life() const { return {name, incarnation}; }
   NodeView view(TimePoint now) const;
+
+  // Of `model`, made once.
+  std::uint64_t model_stamp = 0;
+  KvLayout layout;
 };
 
 // One model as its first node described it.

@@ -29,9 +29,9 @@ std::vector<RouteHealth::Part> parts_of(const Route& route, Membership& membersh
 }  // namespace
 
 void RequestTracker::reserve(Tracked& tracked, const Route& route) {
-  queue_.take(tracked.request.model, tracked.ticket, executor_.now());
-  set_phase(tracked, Phase::Reserving);
   tracked.begun = executor_.now();
+  queue_.take(tracked.request.model, tracked.ticket, tracked.begun);
+  set_phase(tracked, Phase::Reserving);
   tracked.route = route;
   tracked.decode_has_begun = false;
   tracked.order.restart();
@@ -52,7 +52,7 @@ void RequestTracker::reserve(Tracked& tracked, const Route& route) {
   }
   tracked.request.deadline = std::max(
       std::chrono::milliseconds(1),
-      std::chrono::duration_cast<std::chrono::milliseconds>(tracked.deadline - executor_.now()));
+      std::chrono::duration_cast<std::chrono::milliseconds>(tracked.deadline - tracked.begun));
   wire::Frame frame;
   wire::Reserve& body = *frame.mutable_reserve();
   *body.mutable_request() = to_wire(tracked.request);
@@ -81,7 +81,7 @@ void RequestTracker::book_prefill(Tracked& tracked, Node& prefill) {
   prefill.tokens_given += tracked.tokens_booked;
   tracked.context_booked = context;
   prefill.contexts_given += context;
-  prefill.work.begin(tracked.route.prefill_s, executor_.now());
+  prefill.work.begin(tracked.route.prefill_s, tracked.begun);
   tracked.holds_credit = true;
 }
 
@@ -136,7 +136,7 @@ void RequestTracker::granted(Tracked& tracked, Node& decode, const wire::KvGrant
   ++decode.sequences_given;
   ++decode.sequences_ever_given;
   tracked.holds_sequence = true;
-  tracked.model_stamp = decode.view(executor_.now()).model_stamp;
+  tracked.model_stamp = decode.model_stamp;
   tracked.granted = executor_.now();
   // Only now: a decode node that is full refuses many for each that it takes.
   predictions_[tracked.request.model].on_begun(

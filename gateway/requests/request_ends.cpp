@@ -302,7 +302,8 @@ void RequestTracker::end(Tracked& tracked,
   give_back_sequence(tracked);
   settle_blocks(tracked, false);
   set_phase(tracked, phase);
-  const double seconds = std::chrono::duration<double>(executor_.now() - tracked.received).count();
+  const TimePoint now = executor_.now();
+  const double seconds = std::chrono::duration<double>(now - tracked.received).count();
   probe_.ended(phase);
   tracked.probe->e2e[static_cast<std::size_t>(tracked.ticket.tier)].observe(seconds);
   tracked.probe->prompt_tokens.add(static_cast<double>(tracked.request.prompt.size()));
@@ -310,7 +311,7 @@ void RequestTracker::end(Tracked& tracked,
     probe_.transfer.observe(static_cast<double>(tracked.figures.transfer.count()) / 1e6);
   }
   if (options_.on_ended) {
-    options_.on_ended(describe_end(tracked, phase, executor_.now()));
+    options_.on_ended(describe_end(tracked, phase, now));
   }
   due_.erase({tracked.due, tracked.request.id});
   const auto node = requests_.extract(tracked.request.id);  // `tracked` lives until the return

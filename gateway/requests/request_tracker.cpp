@@ -246,8 +246,9 @@ std::expected<Route, RouteMiss> RequestTracker::route_for(Tracked& tracked,
                                                           std::span<const NodePair> resting) {
   std::vector<NodeHandle> nodes;
   std::vector<NodePair> pairs;
+  const TimePoint now = executor_.now();
   for (const Avoided& avoided : tracked.avoid) {
-    if (avoided.until <= executor_.now()) {
+    if (avoided.until <= now) {
       continue;
     }
     if (avoided.is_pair()) {
@@ -266,8 +267,7 @@ std::expected<Route, RouteMiss> RequestTracker::route_for(Tracked& tracked,
   need.out = out;
   need.resting = resting;
   need.policy = routing_.options().policy;
-  need.held_tokens =
-      routing_.held_tokens(views, tracked.request.prompt, tracked.chains, executor_.now());
+  need.held_tokens = routing_.held_tokens(views, tracked.request.prompt, tracked.chains, now);
   need.affinity = tracked.affinity;
   need.draw = tracked.request.id.value;
   need.links = &routing_.links();
