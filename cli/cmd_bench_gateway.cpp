@@ -76,6 +76,13 @@ void add_bench_gateway(CLI::App& group, Action& chosen) {
   command->add_option("--stream-seconds", options.stream_seconds, "Time that all of them are open")
       ->capture_default_str()
       ->check(CLI::Range(1, 600));
+  command
+      ->add_option(
+          "--only",
+          options.only,
+          "This part alone, may be repeated: small, large, flood (streams without a pace), "
+          "open (streams at a token a second)")
+      ->check(CLI::IsMember({"small", "large", "flood", "open"}));
   command->add_option(
       "--soak", options.soak_seconds, "Instead: unique long prompts for so many seconds");
   command->add_option(

@@ -278,19 +278,28 @@ Result<GatewayBenchReport> run_gateway_bench(const GatewayBenchOptions& options)
   if (options.soak_seconds > 0 || options.overload_seconds > 0) {
     return report;
   }
-  tell(fmt::format("small bodies, {} a second", options.small_rate));
-  BATON_ASSIGN(report.small,
-               measure_requests(options, "small", kSmallBody, options.small_rate, false));
-  tell(fmt::format("large bodies, {} a second", options.large_rate));
-  BATON_ASSIGN(report.large,
-               measure_requests(options, "large", kLargeBody, options.large_rate, true));
+  const auto is_wanted = [&](std::string_view pass) {
+    return options.only.empty() || std::ranges::find(options.only, pass) != options.only.end();
+  };
+  if (is_wanted("small")) {
+    tell(fmt::format("small bodies, {} a second", options.small_rate));
+    BATON_ASSIGN(report.small,
+                 measure_requests(options, "small", kSmallBody, options.small_rate, false));
+  }
+  if (is_wanted("large")) {
+    tell(fmt::format("large bodies, {} a second", options.large_rate));
+    BATON_ASSIGN(report.large,
+                 measure_requests(options, "large", kLargeBody, options.large_rate, true));
+  }
   if (options.peers) {
     tell("other projects' proxies, with the same requests");
     BATON_ASSIGN(report.peers, measure_peers(options));
   }
-  tell("streams without a pace");
-  BATON_ASSIGN(report.flood, measure_flood(options));
-  for (const unsigned streams : options.streams) {
+  if (is_wanted("flood")) {
+    tell("streams without a pace");
+    BATON_ASSIGN(report.flood, measure_flood(options));
+  }
+  for (const unsigned streams : is_wanted("open") ? options.streams : std::vector<unsigned>()) {
     tell(fmt::format("{} streams at a token a second", streams));
     BATON_ASSIGN(const OpenRow row, measure_open_streams(options, streams));
     report.open.push_back(row);

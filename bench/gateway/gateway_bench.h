@@ -29,6 +29,7 @@ struct GatewayBenchOptions {
   std::vector<unsigned> streams{2000, 8000};
   unsigned stream_seconds = 8;    // all streams open at a token a second each
   bool peers = false;             // other projects' proxies, too
+  std::vector<std::string> only;  // of "small", "large", "flood", "open"; empty: all
   unsigned soak_seconds = 0;      // instead of everything else: unique long prompts
   unsigned overload_seconds = 0;  // instead of everything else
   std::function<void(std::string_view)> progress;  // a line for people; may be empty

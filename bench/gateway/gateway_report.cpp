@@ -87,7 +87,9 @@ std::string stream_json(const GatewayBenchReport& report) {
                        report.flood->failed);
   }
   if (!report.open.empty()) {
-    out += fmt::format(",\"memory_kib_per_stream\":{:.1f},\"open\":[", report.open[0].memory_kib);
+    out += fmt::format("{}\"memory_kib_per_stream\":{:.1f},\"open\":[",
+                       report.flood ? "," : "",
+                       report.open[0].memory_kib);
     for (std::size_t i = 0; i < report.open.size(); ++i) {
       const OpenRow& row = report.open[i];
       out += fmt::format(

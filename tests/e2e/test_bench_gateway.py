@@ -30,6 +30,13 @@ def test_requests_and_streams():
     assert stream["open"][0]["missed_tokens"] == 0 and stream["open"][0]["refused"] == 0, stream
 
 
+def test_one_part_alone():
+    report = bench("--only", "open", "--streams", "20", "--stream-seconds", "1")
+    assert list(report) == ["stream"] and report["stream"]["open"][0]["streams"] == 20, report
+    report = bench("--only", "small", "--seconds", "0.3", "--small-rate", "100")
+    assert list(report) == ["small"], report
+
+
 def test_soak_and_a_wrong_model():
     soak = bench("--soak", "2")["soak"]
     assert soak["requests"] > 0 and soak["failed"] == 0 and "slope_kib_per_min" in soak, soak
