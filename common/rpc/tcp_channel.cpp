@@ -217,15 +217,13 @@ void TcpConnection::read() {
     return;
   }
   async_read([self = shared_from_this()](const error_code& error, std::size_t bytes) {
-    {
-      const AsioExecutor::Turn turn(self->executor_);
-      if (error) {
-        self->lose(ended_by(self->remote_, error, self->native_tls()));
-        return;
-      }
-      self->received(bytes);
+    const AsioExecutor::Turn turn(self->executor_);
+    if (error) {
+      self->lose(ended_by(self->remote_, error, self->native_tls()));
+      return;
     }
-    self->read();  // what the turn had to say is on its way
+    self->received(bytes);
+    self->read();
   });
 }
 
