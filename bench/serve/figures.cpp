@@ -119,8 +119,8 @@ std::string to_text(const ServeFigures& f) {
   if (f.client_was_late()) {
     out += fmt::format(
         "the client itself was late: one request in ten left {:.0f} ms or more after it was due, "
-        "so "
-        "that fewer ran at once than planned; give the client more processors or ask for less\n",
+        "so that fewer ran at once than planned; give the client more processors or ask for "
+        "less\n",
         f.late_s.p90 * 1e3);
   }
   return out;

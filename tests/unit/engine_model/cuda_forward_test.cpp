@@ -2,11 +2,9 @@
 // the reference, a row's bits depend on neither chunk nor batch nor how products are cut, and
 // blocks go between the device and the arena in the host's memory when they must.
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cmath>
 #include <cstring>
-#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
@@ -15,27 +13,19 @@
 #include "kernels/cuda/cuda_backend.h"
 #include "tests/support/emulated_device.h"
 #include "tests/support/tiny_model.h"
+#include "tests/unit/engine_model/open_tiny.h"
 #include "tests/unit/engine_model/sequence_fixture.h"
 
 namespace baton::engine {
 namespace {
 
 using kernels::DType;
+using testing::open_tiny;
 using testing::Sequences;
 
 constexpr std::size_t kTokens = 70;  // several blocks, past the tiny window
 constexpr unsigned kFew = 1;         // multiprocessors: every product in one block
 constexpr unsigned kMany = 132;
-
-std::unique_ptr<const ModelFile> open_tiny(const baton::testing::TinyModelOptions& options) {
-  const std::string path =
-      ::testing::TempDir() + "cuda_forward_test." + std::to_string(::getpid()) + ".gguf";
-  baton::testing::write_tiny_model(path, options);
-  auto file = ModelFile::open(path);
-  std::filesystem::remove(path);  // the mapping stays
-  EXPECT_TRUE(file) << file.error().message;
-  return file ? std::move(*file) : nullptr;
-}
 
 std::unique_ptr<kernels::Backend> emulated(unsigned multiprocessors = kMany) {
   auto backend =

@@ -2,11 +2,9 @@
 // one, two and four ranks give the same bits, and blocks go between nodes with different numbers.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cstring>
 #include <deque>
-#include <filesystem>
 #include <memory>
 #include <numeric>
 #include <string>
@@ -19,6 +17,7 @@
 #include "kernels/cuda/nccl_ranks.h"
 #include "tests/support/emulated_device.h"
 #include "tests/support/tiny_model.h"
+#include "tests/unit/engine_model/open_tiny.h"
 #include "tests/unit/engine_model/sequence_fixture.h"
 
 namespace baton::engine {
@@ -75,16 +74,6 @@ struct Case {
 
 class CudaRankTest : public ::testing::TestWithParam<Case> {
  protected:
-  std::unique_ptr<const ModelFile> open_tiny() {
-    const std::string path =
-        ::testing::TempDir() + "cuda_rank_test." + std::to_string(::getpid()) + ".gguf";
-    baton::testing::write_tiny_model(
-        path, baton::testing::tiny_model_for(GetParam().architecture, GetParam().dtype));
-    auto file = ModelFile::open(path);
-    std::filesystem::remove(path);  // the mapping stays
-    EXPECT_TRUE(file) << file.error().message;
-    return file ? std::move(*file) : nullptr;
-  }
   std::vector<TokenId> some_tokens() const {
     std::vector<TokenId> out;
     for (std::uint32_t i = 0; i < kTokens; ++i) {
@@ -94,7 +83,8 @@ class CudaRankTest : public ::testing::TestWithParam<Case> {
   }
   Ranks ranks(std::uint32_t count) const { return {*file_, count, GetParam().kv}; }
 
-  const std::unique_ptr<const ModelFile> file_ = open_tiny();
+  const std::unique_ptr<const ModelFile> file_ =
+      testing::open_tiny(baton::testing::tiny_model_for(GetParam().architecture, GetParam().dtype));
   const Ranks one_ = ranks(1);
   const std::vector<TokenId> tokens_ = some_tokens();
 };

@@ -3,10 +3,8 @@
 // blocks, sequences share steps with prompts, and buffers and arenas change. That device compares
 // each step that it repeats with what the step would launch now.
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cstring>
-#include <filesystem>
 #include <memory>
 #include <string>
 #include <utility>
@@ -17,6 +15,7 @@
 #include "kernels/step.h"
 #include "tests/support/emulated_device.h"
 #include "tests/support/tiny_model.h"
+#include "tests/unit/engine_model/open_tiny.h"
 #include "tests/unit/engine_model/sequence_fixture.h"
 
 namespace baton::engine {
@@ -25,17 +24,8 @@ namespace {
 using baton::testing::EmulatedCounts;
 using baton::testing::EmulatedOptions;
 using kernels::DType;
+using testing::open_tiny;
 using testing::Sequences;
-
-std::unique_ptr<const ModelFile> open_tiny(const baton::testing::TinyModelOptions& options) {
-  const std::string path =
-      ::testing::TempDir() + "cuda_steps_test." + std::to_string(::getpid()) + ".gguf";
-  baton::testing::write_tiny_model(path, options);
-  auto file = ModelFile::open(path);
-  std::filesystem::remove(path);  // the mapping stays
-  EXPECT_TRUE(file) << file.error().message;
-  return file ? std::move(*file) : nullptr;
-}
 
 struct Model {
   Model(const ModelFile& file, bool record_steps, KvDType dtype = KvDType::I16, bool can = true) {

@@ -12,6 +12,7 @@
 #include "engine/model/model.h"
 #include "tests/support/tiny_model.h"
 #include "tests/unit/engine_model/backends.h"
+#include "tests/unit/engine_model/open_tiny.h"
 #include "tests/unit/engine_model/sequence_fixture.h"
 
 namespace baton::engine {
@@ -21,20 +22,11 @@ using baton::testing::TinyModelOptions;
 using kernels::DType;
 using ::testing::HasSubstr;
 using testing::make_backend;
+using testing::open_tiny;
 using testing::Sequences;
 using ::testing::TestWithParam;
 
 constexpr std::size_t kTokens = 150;  // several KV blocks, past the tiny window
-
-std::unique_ptr<const ModelFile> open_tiny(const TinyModelOptions& options) {
-  const std::string path =
-      ::testing::TempDir() + "forward_test." + std::to_string(::getpid()) + ".gguf";
-  baton::testing::write_tiny_model(path, options);
-  auto file = ModelFile::open(path);
-  std::filesystem::remove(path);  // the mapping stays
-  EXPECT_TRUE(file) << file.error().message;
-  return file ? std::move(*file) : nullptr;
-}
 
 struct Model {
   std::unique_ptr<const ModelFile> file;

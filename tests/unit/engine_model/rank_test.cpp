@@ -1,10 +1,8 @@
 // Tensor parallel: one, two and four ranks give the same bits.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cstring>
-#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
@@ -13,6 +11,7 @@
 #include "engine/model/rank_shares.h"
 #include "tests/support/tiny_model.h"
 #include "tests/unit/engine_model/backends.h"
+#include "tests/unit/engine_model/open_tiny.h"
 #include "tests/unit/engine_model/sequence_fixture.h"
 
 namespace baton::engine {
@@ -20,20 +19,11 @@ namespace {
 
 using kernels::DType;
 using testing::make_backend;
+using testing::open_tiny;
 using testing::Sequences;
 
 constexpr std::uint32_t kPieces = 4;
 constexpr std::size_t kTokens = 70;
-
-std::unique_ptr<const ModelFile> open_tiny(const baton::testing::TinyModelOptions& options) {
-  const std::string path =
-      ::testing::TempDir() + "rank_test." + std::to_string(::getpid()) + ".gguf";
-  baton::testing::write_tiny_model(path, options);
-  auto file = ModelFile::open(path);
-  std::filesystem::remove(path);  // the mapping stays
-  EXPECT_TRUE(file) << file.error().message;
-  return file ? std::move(*file) : nullptr;
-}
 
 // A model on several ranks, each with one thread.
 struct Ranks {
