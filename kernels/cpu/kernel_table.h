@@ -146,11 +146,11 @@ inline constexpr std::size_t kAttentionQueries = 192;
 [[maybe_unused]] static inline std::size_t attention_rows(std::size_t group) {
   return group < kAttentionQueries ? kAttentionQueries / group : 1;
 }
-// A chunk's codes, queries' codes, partial and running results: 32-bit words, whole cache lines.
-// Queries count in whole tiles of 16.
+// A job's queries in whole tiles of 16.
 [[maybe_unused]] static inline std::size_t amx_queries(std::size_t group) {
   return (attention_rows(group) * group + 15) / 16 * 16;
 }
+// A chunk's codes, queries' codes, partial and running results: 32-bit words, whole cache lines.
 [[maybe_unused]] static inline std::size_t attention_scratch_words(std::size_t group,
                                                                    std::size_t head_dim) {
   const std::size_t queries = amx_queries(group);
