@@ -12,10 +12,38 @@
 namespace baton::kernels::cpu {
 namespace {
 
-// Vectors of 16 positions or dimensions whose sums fit the registers beside so many queries.
+// Vectors of 16 positions or dimensions, at most `most`, whose sums fit the registers beside so
+// many queries.
 template <class Isa>
-constexpr int few_vectors(int queries) {
-  return 2 * queries <= Isa::kQueries ? 2 : 1;
+constexpr int few_vectors(int queries, int most) {
+  return most > 1 && most * queries > Isa::kFewSums ? few_vectors<Isa>(queries, most / 2) : most;
+}
+constexpr int kKeyVectors = 2;  // 32 positions, mostly all of a block's
+constexpr int kValueVectors = 4;
+
+// kVectors of pairs, and sums of their products in order.
+template <class Isa, class Element, int kVectors>
+[[gnu::always_inline]] inline void take_pairs(const typename Element::T* low,
+                                              const typename Element::T* high,
+                                              typename Isa::I (&x)[kVectors]) {
+  constexpr int kStep = kVectors % Isa::kLoosePairs == 0 ? Isa::kLoosePairs : 1;
+#pragma GCC unroll 4
+  for (int v = 0; v < kVectors; v += kStep) {
+    if constexpr (kStep == Isa::kLoosePairs) {
+      Element::loose(low + v * kLanes, high + v * kLanes, x + v);
+    } else {
+      x[v] = Element::pairs(low + v * kLanes, high + v * kLanes);
+    }
+  }
+}
+template <class Isa, class Element, int kVectors>
+[[gnu::always_inline]] inline void tidy_sums(typename Isa::I (&sums)[kVectors]) {
+  if constexpr (kVectors % Isa::kLoosePairs == 0) {
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; v += Isa::kLoosePairs) {
+      Element::tidy(sums + v);
+    }
+  }
 }
 
 // Fetches the scales of the granules a block later: the keys' are read there, the values' by and
@@ -53,23 +81,23 @@ template <class Isa, KvCode kCode, int kQueries, int kVectors>
   fetch_scales<Isa, T>(job, base + at, kVectors);
   const T* keys = from.keys;
   I sums[kQueries][kVectors];
-#pragma GCC unroll 6
+#pragma GCC unroll 16
   for (int i = 0; i < kQueries; ++i) {
-#pragma GCC unroll 2
+#pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) {
       sums[i][v] = Isa::iset1(0);
     }
   }
   for (std::size_t d = 0; d < job.head_dim; d += 2, keys += 2 * job.block_tokens) {
     I x[kVectors];
-#pragma GCC unroll 2
+#pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) {
       ahead = fetch_two_rows<Isa, T>(ahead);
-      x[v] = Element::loose_pairs(keys + v * kLanes, keys + job.block_tokens + v * kLanes);
     }
-#pragma GCC unroll 6
+    take_pairs<Isa, Element, kVectors>(keys, keys + job.block_tokens, x);
+#pragma GCC unroll 16
     for (int i = 0; i < kQueries; ++i) {
-#pragma GCC unroll 2
+#pragma GCC unroll 4
       for (int v = 0; v < kVectors; ++v) {
         sums[i][v] = Isa::dot2(sums[i][v], x[v], queries[i]);
       }
@@ -77,14 +105,18 @@ template <class Isa, KvCode kCode, int kQueries, int kVectors>
     }
     queries += kQueries;
   }
-#pragma GCC unroll 2
+#pragma GCC unroll 16
+  for (int i = 0; i < kQueries; ++i) {
+    tidy_sums<Isa, Element, kVectors>(sums[i]);
+  }
+#pragma GCC unroll 4
   for (int v = 0; v < kVectors; ++v) {
     const std::size_t place = at + static_cast<std::size_t>(v) * kLanes;
     Isa::store(key_scales + place, stored_scale<Isa, kCode>(from.key_scales + v * kLanes));
-#pragma GCC unroll 6
+#pragma GCC unroll 16
     for (int i = 0; i < kQueries; ++i) {
       Isa::store(scores + static_cast<std::size_t>(i) * kAttentionChunk + place,
-                 Isa::mul(Isa::to_float(Element::tidy(sums[i][v])), Isa::set1(query_scales[i])));
+                 Isa::mul(Isa::to_float(sums[i][v]), Isa::set1(query_scales[i])));
     }
   }
 }
@@ -97,7 +129,7 @@ template <class Isa, KvCode kCode, int kQueries>
                                   const float* query_scales,
                                   float* key_scales,
                                   float* scores) {
-  constexpr int kVectors = few_vectors<Isa>(kQueries);
+  constexpr int kVectors = few_vectors<Isa>(kQueries, kKeyVectors);
   const std::size_t base = chunk * kAttentionChunk;
   for (std::size_t at = granules.low; at < granules.high;) {
     const std::size_t left = job.block_tokens - (base + at) % job.block_tokens;
@@ -152,9 +184,9 @@ template <class Isa, KvCode kCode, int kQueries, int kVectors>
   using I = typename Isa::I;
   const std::size_t row = job.head_dim * sizeof(T);
   I sums[kQueries][kVectors];
-#pragma GCC unroll 6
+#pragma GCC unroll 16
   for (int i = 0; i < kQueries; ++i) {
-#pragma GCC unroll 2
+#pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) {
       sums[i][v] = Isa::iset1(0);
     }
@@ -169,15 +201,12 @@ template <class Isa, KvCode kCode, int kQueries, int kVectors>
         Isa::prefetch_far(ahead.at + i);
       }
       ahead.at += 2 * row;
-#pragma GCC unroll 2
-      for (int v = 0; v < kVectors; ++v) {
-        x[v] = Element::loose_pairs(values + v * kLanes, values + job.head_dim + v * kLanes);
-      }
+      take_pairs<Isa, Element, kVectors>(values, values + job.head_dim, x);
       values += 2 * job.head_dim;
-#pragma GCC unroll 6
+#pragma GCC unroll 16
       for (int i = 0; i < kQueries; ++i) {
         const std::int32_t pair = load_pair(pairs + static_cast<std::size_t>(i) * kChunkPairs);
-#pragma GCC unroll 2
+#pragma GCC unroll 4
         for (int v = 0; v < kVectors; ++v) {
           sums[i][v] = Isa::dot2(sums[i][v], x[v], pair);
         }
@@ -187,12 +216,13 @@ template <class Isa, KvCode kCode, int kQueries, int kVectors>
     }
   }
   const std::size_t stride = partial_floats(job.head_dim);
-#pragma GCC unroll 6
+#pragma GCC unroll 16
   for (int i = 0; i < kQueries; ++i) {
-#pragma GCC unroll 2
+    tidy_sums<Isa, Element, kVectors>(sums[i]);
+#pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) {
       Isa::store(partials + static_cast<std::size_t>(i) * stride + dim + v * kLanes,
-                 Isa::mul(Isa::to_float(Element::tidy(sums[i][v])), Isa::set1(scales[i])));
+                 Isa::mul(Isa::to_float(sums[i][v]), Isa::set1(scales[i])));
     }
   }
 }
@@ -204,7 +234,7 @@ template <class Isa, KvCode kCode, int kQueries>
                                   const std::int16_t* weights,
                                   const float* scales,
                                   float* partials) {
-  constexpr int kVectors = few_vectors<Isa>(kQueries);
+  constexpr int kVectors = few_vectors<Isa>(kQueries, kValueVectors);
   const std::size_t base = chunk * kAttentionChunk;
   const auto weigh = [&]<int kWide>(std::size_t dim) __attribute__((always_inline)) {
     weigh_dims<Isa, kCode, kQueries, kWide>(
@@ -214,7 +244,7 @@ template <class Isa, KvCode kCode, int kQueries>
   for (; dim + kVectors * kLanes <= job.head_dim; dim += kVectors * kLanes) {
     weigh.template operator()<kVectors>(dim);
   }
-  if (dim < job.head_dim) {
+  for (; dim < job.head_dim; dim += kLanes) {
     weigh.template operator()<1>(dim);
   }
 }

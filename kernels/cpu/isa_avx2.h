@@ -34,6 +34,8 @@ struct Avx2 {
   // widened.
   static constexpr bool kNarrowSums = true;
   static constexpr bool kAttendsInRegisters = true;  // a few queries over stored codes
+  static constexpr int kFewSums = 6;     // vectors of sums that such a loop keeps in registers
+  static constexpr int kLoosePairs = 1;  // vectors that loose_*_pairs make at a time
 
   BATON_OP F zero() { return {_mm256_setzero_ps(), _mm256_setzero_ps()}; }
   BATON_OP F set1(float x) { return {_mm256_set1_ps(x), _mm256_set1_ps(x)}; }
@@ -326,17 +328,24 @@ struct Avx2 {
             _mm256_cvtepi8_epi16(_mm_unpackhi_epi8(even, odd))};
   }
   // Lanes 0-3, 8-11, then 4-7, 12-15.
-  BATON_OP I loose_short_pairs(const std::int16_t* low, const std::int16_t* high) {
+  BATON_OP void loose_short_pairs(const std::int16_t* low, const std::int16_t* high, I* out) {
     const __m256i even = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(low));
     const __m256i odd = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(high));
-    return {_mm256_unpacklo_epi16(even, odd), _mm256_unpackhi_epi16(even, odd)};
+    *out = {_mm256_unpacklo_epi16(even, odd), _mm256_unpackhi_epi16(even, odd)};
   }
-  BATON_OP I tidy_short_pairs(I x) {
-    return {_mm256_permute2x128_si256(x.a, x.b, 0x20), _mm256_permute2x128_si256(x.a, x.b, 0x31)};
+  BATON_OP void tidy_short_pairs(I* x) {
+    *x = {_mm256_permute2x128_si256(x->a, x->b, 0x20), _mm256_permute2x128_si256(x->a, x->b, 0x31)};
   }
   BATON_OP I short_pairs(const std::int16_t* low, const std::int16_t* high) {
-    return tidy_short_pairs(loose_short_pairs(low, high));
+    I pairs;
+    loose_short_pairs(low, high, &pairs);
+    tidy_short_pairs(&pairs);
+    return pairs;
   }
+  BATON_OP void loose_byte_pairs(const std::uint8_t* low, const std::uint8_t* high, I* out) {
+    *out = byte_pairs(low, high);
+  }
+  BATON_OP void tidy_byte_pairs(I*) {}
   BATON_OP void store_short(std::int16_t* p, F x) {
     const __m256i mixed = _mm256_packs_epi32(_mm256_cvtps_epi32(x.a), _mm256_cvtps_epi32(x.b));
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm256_permute4x64_epi64(mixed, 0xD8));

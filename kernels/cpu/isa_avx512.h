@@ -28,7 +28,9 @@ struct Avx512 {
   static constexpr int kGranules = 2;  // vectors of positions or dimensions an attention tile holds
   static constexpr bool kSignedBytes = false;  // 8-bit codes are used unsigned
   static constexpr bool kNarrowSums = false;
-  static constexpr bool kAttendsInRegisters = false;
+  static constexpr bool kAttendsInRegisters = true;  // a few queries over stored codes
+  static constexpr int kFewSums = 24;    // vectors of sums that such a loop keeps in registers
+  static constexpr int kLoosePairs = 2;  // vectors that loose_*_pairs make at a time
 
   BATON_OP F zero() { return _mm512_setzero_ps(); }
   BATON_OP F set1(float x) { return _mm512_set1_ps(x); }
@@ -172,6 +174,31 @@ struct Avx512 {
       return _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
     };
     return _mm512_mask_blend_epi16(0xAAAAAAAA, wide(low), _mm512_slli_epi32(wide(high), 16));
+  }
+  // 32 pairs in an order that is cheap to make, and sums of their products put in order.
+  BATON_OP void loose_short_pairs(const std::int16_t* low, const std::int16_t* high, I* out) {
+    const I even = _mm512_loadu_si512(reinterpret_cast<const void*>(low));
+    const I odd = _mm512_loadu_si512(reinterpret_cast<const void*>(high));
+    out[0] = _mm512_unpacklo_epi16(even, odd);
+    out[1] = _mm512_unpackhi_epi16(even, odd);
+  }
+  BATON_OP void tidy_short_pairs(I* sums) {
+    const I low = _mm512_setr_epi64(0, 1, 8, 9, 2, 3, 10, 11);
+    const I high = _mm512_setr_epi64(4, 5, 12, 13, 6, 7, 14, 15);
+    const I first = _mm512_permutex2var_epi64(sums[0], low, sums[1]);
+    sums[1] = _mm512_permutex2var_epi64(sums[0], high, sums[1]);
+    sums[0] = first;
+  }
+  BATON_OP void loose_byte_pairs(const std::uint8_t* low, const std::uint8_t* high, I* out) {
+    const __m256i even = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(low));
+    const __m256i odd = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(high));
+    out[0] = _mm512_cvtepi8_epi16(_mm256_unpacklo_epi8(even, odd));
+    out[1] = _mm512_cvtepi8_epi16(_mm256_unpackhi_epi8(even, odd));
+  }
+  BATON_OP void tidy_byte_pairs(I* sums) {
+    const I first = _mm512_shuffle_i32x4(sums[0], sums[1], 0x44);
+    sums[1] = _mm512_shuffle_i32x4(sums[0], sums[1], 0xEE);
+    sums[0] = first;
   }
   // 16 codes, rounded to nearest.
   BATON_OP void store_short(std::int16_t* p, F x) {

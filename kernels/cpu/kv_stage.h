@@ -96,11 +96,12 @@ struct KvElement<Isa, KvCode::I8> {
   [[gnu::always_inline]] static typename Isa::I pairs(const T* low, const T* high) {
     return Isa::byte_pairs(low, high);
   }
-  // Pairs in an order that is cheap to make, and sums of their products put in order.
-  [[gnu::always_inline]] static typename Isa::I loose_pairs(const T* low, const T* high) {
-    return Isa::byte_pairs(low, high);
+  // Isa::kLoosePairs vectors of pairs in an order that is cheap to make, and sums of their products
+  // put in order.
+  [[gnu::always_inline]] static void loose(const T* low, const T* high, typename Isa::I* out) {
+    Isa::loose_byte_pairs(low, high, out);
   }
-  [[gnu::always_inline]] static typename Isa::I tidy(typename Isa::I sums) { return sums; }
+  [[gnu::always_inline]] static void tidy(typename Isa::I* sums) { Isa::tidy_byte_pairs(sums); }
 };
 
 template <class Isa>
@@ -109,12 +110,10 @@ struct KvElement<Isa, KvCode::I16> {
   [[gnu::always_inline]] static typename Isa::I pairs(const T* low, const T* high) {
     return Isa::short_pairs(low, high);
   }
-  [[gnu::always_inline]] static typename Isa::I loose_pairs(const T* low, const T* high) {
-    return Isa::loose_short_pairs(low, high);
+  [[gnu::always_inline]] static void loose(const T* low, const T* high, typename Isa::I* out) {
+    Isa::loose_short_pairs(low, high, out);
   }
-  [[gnu::always_inline]] static typename Isa::I tidy(typename Isa::I sums) {
-    return Isa::tidy_short_pairs(sums);
-  }
+  [[gnu::always_inline]] static void tidy(typename Isa::I* sums) { Isa::tidy_short_pairs(sums); }
 };
 
 template <class Isa>
