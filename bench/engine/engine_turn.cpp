@@ -11,6 +11,7 @@
 
 #include "bench/engine/loaded_model.h"
 #include "bench/stopwatch.h"
+#include "engine/kv/arena_populator.h"
 
 namespace baton::bench {
 namespace {
@@ -137,6 +138,7 @@ Result<EngineTurn> run_engine_turn(const EngineTurnOptions& options) {
   turn.row_products = info.row_products;
   turn.head_products = info.head_products;
   if (options.work.size() != 1 || options.work[0].tokens >= kWarmTokens) {
+    engine::ArenaPopulator(model.arena()).wait();  // as a node does beside its first requests
     measure_prefill(model, kWarmTokens);
   }
   for (const EngineWork& work : options.work) {

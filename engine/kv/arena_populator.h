@@ -16,9 +16,11 @@ namespace baton::engine {
 class ArenaPopulator {
  public:
   explicit ArenaPopulator(const KvArenaView& arena);
+  // Returns when all is there. At most once.
+  void wait() { thread_.join(); }
 
  private:
-  const std::jthread thread_;
+  std::jthread thread_;
 };
 
 }  // namespace baton::engine
