@@ -13,6 +13,9 @@
 #include <memory>
 #include <optional>
 
+#include "bench/gateway/awake.h"
+#include "common/exec/asio_executor.h"
+
 namespace baton::bench {
 namespace {
 
@@ -59,7 +62,7 @@ class Session : public std::enable_shared_from_this<Session> {
 
 }  // namespace
 
-Status run_bare_server(std::uint16_t port, const std::string& answer) {
+Status run_bare_server(std::uint16_t port, const std::string& answer, bool awake) {
   asio::io_context context(1);
   tcp::acceptor acceptor(context);
   error_code error;
@@ -82,6 +85,10 @@ Status run_bare_server(std::uint16_t port, const std::string& answer) {
     });
   };
   accept();
+  AsioExecutor executor(context);
+  if (awake) {
+    executor.post([&] { keep_awake(executor); });
+  }
   context.run();
   return {};
 }

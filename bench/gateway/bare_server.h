@@ -12,7 +12,7 @@
 
 namespace baton::bench {
 
-// `answer`: head and body of a response.
-Status run_bare_server(std::uint16_t port, const std::string& answer);
+// `answer`: head and body of a response. `awake`: as a worker on another host (awake.h).
+Status run_bare_server(std::uint16_t port, const std::string& answer, bool awake);
 
 }  // namespace baton::bench

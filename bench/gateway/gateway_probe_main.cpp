@@ -18,6 +18,7 @@ int main(int argc, char** argv) {
   std::uint32_t token_gap_ms = 0;
   std::uint16_t port = 0;
   std::string answer_file;
+  bool awake = false;
   CLI::App app{"The processes around the gateway in `baton bench gateway`", "baton-gateway-probe"};
   app.require_subcommand(1);
   CLI::App* nodes_command = app.add_subcommand("nodes", "A scripted prefill and decode node");
@@ -31,6 +32,7 @@ int main(int argc, char** argv) {
   CLI::App* bare_command = app.add_subcommand("bare", "A server that repeats one answer");
   bare_command->add_option("--port", port)->required();
   bare_command->add_option("--answer", answer_file, "File with head and body")->required();
+  bare_command->add_flag("--awake", awake, "Never sleeps, as a worker on another host");
   CLI11_PARSE(app, argc, argv);
 
   baton::raise_file_limit();
@@ -38,7 +40,7 @@ int main(int argc, char** argv) {
   if (bare_command->parsed()) {
     std::ifstream in(answer_file, std::ios::binary);
     const std::string answer{std::istreambuf_iterator<char>(in), {}};
-    status = baton::bench::run_bare_server(port, answer);
+    status = baton::bench::run_bare_server(port, answer, awake);
   } else {
     nodes.prefill = milliseconds(prefill_ms);
     nodes.token_gap = milliseconds(token_gap_ms);

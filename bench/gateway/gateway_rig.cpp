@@ -194,15 +194,16 @@ Result<std::unique_ptr<BareRig>> BareRig::start(const RigOptions& options,
   const std::string file = options.run_folder + "/answer";
   std::ofstream(file, std::ios::binary) << answer;
   const std::string log = options.run_folder + "/bare.log";
-  BATON_ASSIGN(rig->server_,
-               start_on(core,
-                        {options.bin_folder + "/baton-gateway-probe",
-                         "bare",
-                         "--port",
-                         std::to_string(rig->api_.port),
-                         "--answer",
-                         file},
-                        log));
+  std::vector<std::string> command{options.bin_folder + "/baton-gateway-probe",
+                                   "bare",
+                                   "--port",
+                                   std::to_string(rig->api_.port),
+                                   "--answer",
+                                   file};
+  if (core == options.other_core) {
+    command.emplace_back("--awake");
+  }
+  BATON_ASSIGN(rig->server_, start_on(core, std::move(command), log));
   BATON_TRY(wait_for(rig->api_, "/", *rig->server_, log));
   return rig;
 }

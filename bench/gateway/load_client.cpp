@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <sched.h>
 #include <sys/epoll.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -241,14 +242,16 @@ void LoadClient::finish(Connection& connection, bool is_whole) {
 Status LoadClient::receive(Nanoseconds until, bool until_idle) {
   std::array<epoll_event, kEvents> events;
   while (!until_idle || busy_ > 0) {
-    const Nanoseconds left = until - now_ns();
-    if (left <= 0) {
+    if (now_ns() >= until) {
       break;
     }
-    const timespec limit{left / kSecond, left % kSecond};
-    const int count = ::epoll_pwait2(epoll_, events.data(), kEvents, &limit, nullptr);
+    // Never asleep: awake.h says why.
+    const int count = ::epoll_wait(epoll_, events.data(), kEvents, 0);
     if (count < 0 && errno != EINTR) {
       return fail(ErrorCode::IoError, "waiting for answers: " + reason(errno));
+    }
+    if (count == 0) {
+      ::sched_yield();
     }
     for (int i = 0; i < count; ++i) {
       Connection& connection =

@@ -11,6 +11,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "bench/gateway/awake.h"
 #include "common/base/random.h"
 #include "common/exec/asio_executor.h"
 #include "common/obs/log.h"
@@ -393,6 +394,7 @@ Status run_scripted_nodes(const ScriptedNodesOptions& options) {
   std::unique_ptr<Pair> pair;
   thread.run_and_wait(
       [&] { pair = std::make_unique<Pair>(thread.executor(), network, options, text); });
+  thread.executor().post([&] { keep_awake(thread.executor()); });
   while (true) {
     ::pause();  // until a signal ends the process
   }
