@@ -28,7 +28,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::chrono::seconds kReadyLimit{120};
-constexpr Nanoseconds kSecond = 1'000'000'000;
 constexpr Nanoseconds kFirstTokenLimit = 120 * kSecond;
 constexpr std::size_t kSettled = 32;      // tokens of each stream before anything is counted
 constexpr unsigned kStreamTokens = 7900;  // more than a pass needs; contexts end at 8192
