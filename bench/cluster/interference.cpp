@@ -243,19 +243,22 @@ class Interference {
   Status measure(const std::string& name, const Start& start) {
     say(name + ": starting");
     BATON_ASSIGN(const std::unique_ptr<Server> server, start());
-    Status warm = warm_up(*server);
-    if (!warm) {
-      return fail(warm.error().code, warm.error().message + server->obituary());
+    // What failed, and who died of it.
+    const auto with_obituary = [&](const Error& error) {
+      return fail(error.code, error.message + server->obituary());
+    };
+    if (const Status warm = warm_up(*server); !warm) {
+      return with_obituary(warm.error());
     }
     server->threads();
     const auto undisturbed = pass(*server, false);
     if (!undisturbed) {
-      return fail(undisturbed.error().code, undisturbed.error().message + server->obituary());
+      return with_obituary(undisturbed.error());
     }
     tell_threads(*server);
     const auto disturbed = pass(*server, true);
     if (!disturbed) {
-      return fail(disturbed.error().code, disturbed.error().message + server->obituary());
+      return with_obituary(disturbed.error());
     }
     tell_threads(*server);
     InterferenceRow row;
@@ -353,8 +356,20 @@ class Interference {
   std::vector<InterferenceRow> rows_;
 };
 
-double worst(const std::vector<double>& values) {
-  return values.empty() ? 0 : *std::max_element(values.begin(), values.end());
+// A row's line: `write` is given its cells, the same for every kind of table.
+template <class Write>
+std::string line(const InterferenceRow& row, const Write& write) {
+  return write(row.name,
+               row.undisturbed.p50,
+               row.undisturbed.p99,
+               row.undisturbed.worst,
+               row.disturbed.p50,
+               row.disturbed.p99,
+               row.disturbed.worst,
+               row.p99_ratio(),
+               row.worst_ratio(),
+               median(row.first_token_s),
+               quantile(row.first_token_s, 1));
 }
 
 }  // namespace
@@ -405,21 +420,13 @@ std::string to_text(const std::vector<InterferenceRow>& rows) {
                                 "first token s",
                                 "same");
   for (const InterferenceRow& row : rows) {
-    out += fmt::format(
-        "{:<42} {:>9.2f} {:>7.2f} {:>8.1f} {:>9.2f} {:>7.2f} {:>8.1f} {:>6.2f} {:>6.1f} {:>6.2f} "
-        "{:>6.2f} {:>6}\n",
-        row.name,
-        row.undisturbed.p50,
-        row.undisturbed.p99,
-        row.undisturbed.worst,
-        row.disturbed.p50,
-        row.disturbed.p99,
-        row.disturbed.worst,
-        row.p99_ratio(),
-        row.worst_ratio(),
-        median(row.first_token_s),
-        worst(row.first_token_s),
-        row.same_tokens ? "yes" : "NO");
+    out += line(row, [&](const auto&... cells) {
+      return fmt::format(
+          "{:<42} {:>9.2f} {:>7.2f} {:>8.1f} {:>9.2f} {:>7.2f} {:>8.1f} {:>6.2f} {:>6.1f} {:>6.2f} "
+          "{:>6.2f} {:>6}\n",
+          cells...,
+          row.same_tokens ? "yes" : "NO");
+    });
   }
   return out;
 }
@@ -430,21 +437,14 @@ std::string to_markdown(const std::vector<InterferenceRow>& rows) {
       "undisturbed p50 | first token, s: median, worst | same tokens |\n"
       "|---|---|---|---|---|---|---|\n";
   for (const InterferenceRow& row : rows) {
-    out += fmt::format(
-        "| {} | {:.2f} / {:.2f} / {:.1f} | {:.2f} / {:.2f} / {:.1f} | {:.2f} | {:.1f} | {:.2f}, "
-        "{:.2f} | {} |\n",
-        row.name,
-        row.undisturbed.p50,
-        row.undisturbed.p99,
-        row.undisturbed.worst,
-        row.disturbed.p50,
-        row.disturbed.p99,
-        row.disturbed.worst,
-        row.p99_ratio(),
-        row.worst_ratio(),
-        median(row.first_token_s),
-        worst(row.first_token_s),
-        row.same_tokens ? fmt::format("{} of {}", row.compared_tokens, row.compared_tokens) : "no");
+    out += line(row, [&](const auto&... cells) {
+      return fmt::format(
+          "| {} | {:.2f} / {:.2f} / {:.1f} | {:.2f} / {:.2f} / {:.1f} | {:.2f} | {:.1f} | {:.2f}, "
+          "{:.2f} | {} |\n",
+          cells...,
+          row.same_tokens ? fmt::format("{} of {}", row.compared_tokens, row.compared_tokens)
+                          : "no");
+    });
   }
   return out;
 }
