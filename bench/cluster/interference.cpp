@@ -93,8 +93,7 @@ class LlamaServer final : public Server {
                                                const std::string& folder,
                                                const std::vector<std::string>& settings) {
     auto server = std::make_unique<LlamaServer>();
-    server->address_.host = "127.0.0.1";
-    BATON_ASSIGN(server->address_.port, cli::find_free_port("127.0.0.1"));
+    BATON_ASSIGN(server->address_, cli::HeldAddress::hold("127.0.0.1"));
     constexpr unsigned kSlots = 8;
     constexpr unsigned kContext = 8192;
     cli::ChildOptions child;
@@ -102,9 +101,9 @@ class LlamaServer final : public Server {
                      "-m",
                      options.model,
                      "--host",
-                     "127.0.0.1",
+                     server->address().host,
                      "--port",
-                     std::to_string(server->address_.port),
+                     std::to_string(server->address().port),
                      "-t",
                      std::to_string(std::max(1U, std::thread::hardware_concurrency())),
                      "-np",
@@ -119,7 +118,7 @@ class LlamaServer final : public Server {
     child.append = false;
     BATON_ASSIGN(ChildProcess process, ChildProcess::start(child));
     server->process_.emplace(std::move(process));
-    cli::ApiClient client("http://" + server->address_.to_string());
+    cli::ApiClient client("http://" + server->address().to_string());
     const auto end = std::chrono::steady_clock::now() + kReadyLimit;
     while (true) {
       const auto status = client.probe("/health");
@@ -133,7 +132,7 @@ class LlamaServer final : public Server {
       server->process_->wait(std::chrono::milliseconds(50));
     }
   }
-  HostPort address() const override { return address_; }
+  HostPort address() const override { return address_.address(); }
   std::string model() const override { return "model"; }
   std::string obituary() override {
     const auto exit = process_->poll_exit();
@@ -144,7 +143,7 @@ class LlamaServer final : public Server {
 
  private:
   using ChildProcess = cli::ChildProcess;
-  HostPort address_;
+  cli::HeldAddress address_;
   std::optional<ChildProcess> process_;
   std::string log_;
 };
