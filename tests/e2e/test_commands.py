@@ -220,6 +220,23 @@ def test_check_refuses_what_nobody_could_run(tmp_path, text, line, says):
     assert f"{config}:{line}: " in done.stderr and says in done.stderr, done.stderr
 
 
+@pytest.mark.parametrize("arguments, meant", [
+    (["chekc"], "check"),
+    (["bench", "engin"], "engine"),
+    (["up", "--confg", "x.yaml"], "--config"),
+    (["check", "--hots=1"], "--host"),
+    (["bench", "serve", "--promts", "x"], "--prompts"),
+    (["check", "--completely-else"], None),
+    (["fly-to-the-moon"], None),
+])
+def test_wrong_arguments_get_a_suggestion(arguments, meant):
+    done = subprocess.run([BIN / "baton", *arguments], capture_output=True, text=True)
+    assert done.returncode == 2
+    told = re.findall(r"did you mean '(.*)'\?", done.stderr)
+    assert told == ([meant] if meant else []), done.stderr
+    assert "--help" in done.stderr
+
+
 def test_version_everywhere():
     for program in ("baton", "baton-gateway", "baton-prefill", "baton-decode"):
         done = subprocess.run([BIN / program, "--version"], capture_output=True, text=True)
