@@ -181,14 +181,19 @@ class Loader final : public ConfigVisitor {
     if (errors_.empty()) {
       return {};
     }
+    std::ranges::stable_sort(errors_, is_before, &Fault::where);
     std::string all;
     for (std::size_t i = 0; i < std::min(errors_.size(), kMaxErrors); ++i) {
-      all += (i == 0 ? "" : "\n") + errors_[i];
+      all += fmt::format("{}{}: {}", i == 0 ? "" : "\n", errors_[i].where, errors_[i].what);
     }
     return fail(ErrorCode::InvalidConfig, std::move(all));
   }
 
  private:
+  struct Fault {
+    std::string where;
+    std::string what;
+  };
   struct Level {
     std::string path;
     const YamlNode* node;  // null: the section is absent
@@ -249,7 +254,7 @@ class Loader final : public ConfigVisitor {
   }
 
   void problem(const std::string& where, const std::string& what) {
-    errors_.push_back(fmt::format("{}: {}", where, what));
+    errors_.push_back({where, what});
   }
 
   void expected(std::string_view name, const YamlNode& node, std::string_view type) {
@@ -319,7 +324,7 @@ class Loader final : public ConfigVisitor {
 
   const std::string name_;
   std::vector<Level> levels_;
-  std::vector<std::string> errors_;
+  std::vector<Fault> errors_;
 };
 
 // The first line of a small file, without the spaces around it.

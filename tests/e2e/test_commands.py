@@ -203,6 +203,8 @@ prefill:
             told = [text for text in done.stderr.splitlines() if f"{config}:{line}: " in text]
             assert len(told) == 1 and says in told[0], (line, done.stderr)
             assert ("note: " in told[0]) == (status == 0)
+        places = [int(number) for number in re.findall(rf"{config}:(\d+): ", done.stderr)]
+        assert places == sorted(places), done.stderr
 
 
 @pytest.mark.parametrize("text, line, says", [
