@@ -2,10 +2,12 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "cli/check/review.h"
@@ -72,14 +74,19 @@ Result<bool> tell_findings(const CheckArguments& arguments, const ClusterConfig&
         {"kv.arena_mb",
          fmt::format("{} MiB for each node and this machine has {}", config.kv.arena_mb, memory)});
   }
+  std::vector<std::pair<std::string, Finding>> placed;
+  for (Finding& finding : findings) {
+    placed.emplace_back(place_in(root, finding.key, arguments.config), std::move(finding));
+  }
+  std::ranges::stable_sort(placed, is_before, &std::pair<std::string, Finding>::first);
   bool is_unusable = false;
-  for (const Finding& finding : findings) {
+  for (const auto& [place, finding] : placed) {
     const bool is_fault = arguments.host || finding.weight == Finding::Weight::Wrong;
     is_unusable = is_unusable || is_fault;
     fmt::print(stderr,
                "baton check: {}{}: {}: {}\n",
                is_fault ? "" : "note: ",
-               place_in(root, finding.key, arguments.config),
+               place,
                finding.key,
                finding.text);
   }

@@ -3,11 +3,45 @@
 
 #include <csignal>
 #include <exception>
+#include <string>
+#include <vector>
 
 #include "cli/command.h"
+#include "common/base/nearest.h"
 #include "common/base/version.h"
 
 namespace baton::cli {
+namespace {
+
+// For a word that `command` does not know; empty when it is near to nothing.
+std::string suggestion(const CLI::App& command, const std::string& wrong) {
+  std::vector<std::string> known;
+  for (const CLI::Option* option : command.get_options()) {
+    for (const std::string& name : option->get_lnames()) {
+      known.push_back("--" + name);
+    }
+  }
+  for (const CLI::App* below : command.get_subcommands([](const CLI::App*) { return true; })) {
+    known.push_back(below->get_name());
+  }
+  const auto best = nearest(wrong.substr(0, wrong.find('=')), known);
+  return best.empty() ? "" : fmt::format("; did you mean '{}'?", best);
+}
+
+// What is wrong with the arguments, and what the first that nobody took may have meant.
+std::string usage_error(const CLI::App* app, const CLI::Error& error) {
+  std::string text = CLI::FailureMessage::simple(app, error);
+  const CLI::App* command = app;
+  while (!command->get_subcommands().empty()) {
+    command = command->get_subcommands().front();
+  }
+  if (const auto wrong = app->remaining(true); !wrong.empty()) {
+    text.insert(text.find('\n'), suggestion(*command, wrong.front()));
+  }
+  return text;
+}
+
+}  // namespace
 
 int report(const std::string& command, const Error& error) {
   fmt::print(stderr, "baton {}: {}\n", command, error.message);
@@ -26,6 +60,7 @@ int main(int argc, char** argv) {
   app.footer(
       "Exit status: 0 done; 1 the operation failed; 2 wrong arguments or configuration; "
       "130 interrupted.\n`baton COMMAND --help` shows options and examples.");
+  app.failure_message(usage_error);
   Action chosen;
   add_up(app, chosen);
   add_chat(app, chosen);
@@ -43,7 +78,10 @@ int main(int argc, char** argv) {
   if (argc > 1 && argv[1][0] != '-' &&
       app.get_subcommands([&](CLI::App* command) { return command->check_name(argv[1]); })
           .empty()) {
-    fmt::print(stderr, "baton: there is no command '{}'; baton --help lists them\n", argv[1]);
+    fmt::print(stderr,
+               "baton: there is no command '{}'; baton --help lists them{}\n",
+               argv[1],
+               suggestion(app, argv[1]));
     return kUsage;
   }
   try {

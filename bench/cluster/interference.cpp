@@ -28,7 +28,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::chrono::seconds kReadyLimit{120};
-constexpr Nanoseconds kSecond = 1'000'000'000;
 constexpr Nanoseconds kFirstTokenLimit = 120 * kSecond;
 constexpr std::size_t kSettled = 32;      // tokens of each stream before anything is counted
 constexpr unsigned kStreamTokens = 7900;  // more than a pass needs; contexts end at 8192
@@ -94,8 +93,7 @@ class LlamaServer final : public Server {
                                                const std::string& folder,
                                                const std::vector<std::string>& settings) {
     auto server = std::make_unique<LlamaServer>();
-    server->address_.host = "127.0.0.1";
-    BATON_ASSIGN(server->address_.port, cli::find_free_port("127.0.0.1"));
+    BATON_ASSIGN(server->address_, cli::HeldAddress::hold("127.0.0.1"));
     constexpr unsigned kSlots = 8;
     constexpr unsigned kContext = 8192;
     cli::ChildOptions child;
@@ -103,9 +101,9 @@ class LlamaServer final : public Server {
                      "-m",
                      options.model,
                      "--host",
-                     "127.0.0.1",
+                     server->address().host,
                      "--port",
-                     std::to_string(server->address_.port),
+                     std::to_string(server->address().port),
                      "-t",
                      std::to_string(std::max(1U, std::thread::hardware_concurrency())),
                      "-np",
@@ -120,7 +118,7 @@ class LlamaServer final : public Server {
     child.append = false;
     BATON_ASSIGN(ChildProcess process, ChildProcess::start(child));
     server->process_.emplace(std::move(process));
-    cli::ApiClient client("http://" + server->address_.to_string());
+    cli::ApiClient client("http://" + server->address().to_string());
     const auto end = std::chrono::steady_clock::now() + kReadyLimit;
     while (true) {
       const auto status = client.probe("/health");
@@ -134,7 +132,7 @@ class LlamaServer final : public Server {
       server->process_->wait(std::chrono::milliseconds(50));
     }
   }
-  HostPort address() const override { return address_; }
+  HostPort address() const override { return address_.address(); }
   std::string model() const override { return "model"; }
   std::string obituary() override {
     const auto exit = process_->poll_exit();
@@ -145,7 +143,7 @@ class LlamaServer final : public Server {
 
  private:
   using ChildProcess = cli::ChildProcess;
-  HostPort address_;
+  cli::HeldAddress address_;
   std::optional<ChildProcess> process_;
   std::string log_;
 };
@@ -244,19 +242,22 @@ class Interference {
   Status measure(const std::string& name, const Start& start) {
     say(name + ": starting");
     BATON_ASSIGN(const std::unique_ptr<Server> server, start());
-    Status warm = warm_up(*server);
-    if (!warm) {
-      return fail(warm.error().code, warm.error().message + server->obituary());
+    // What failed, and who died of it.
+    const auto with_obituary = [&](const Error& error) {
+      return fail(error.code, error.message + server->obituary());
+    };
+    if (const Status warm = warm_up(*server); !warm) {
+      return with_obituary(warm.error());
     }
     server->threads();
     const auto undisturbed = pass(*server, false);
     if (!undisturbed) {
-      return fail(undisturbed.error().code, undisturbed.error().message + server->obituary());
+      return with_obituary(undisturbed.error());
     }
     tell_threads(*server);
     const auto disturbed = pass(*server, true);
     if (!disturbed) {
-      return fail(disturbed.error().code, disturbed.error().message + server->obituary());
+      return with_obituary(disturbed.error());
     }
     tell_threads(*server);
     InterferenceRow row;
@@ -354,8 +355,20 @@ class Interference {
   std::vector<InterferenceRow> rows_;
 };
 
-double worst(const std::vector<double>& values) {
-  return values.empty() ? 0 : *std::max_element(values.begin(), values.end());
+// A row's line: `write` is given its cells, the same for every kind of table.
+template <class Write>
+std::string line(const InterferenceRow& row, const Write& write) {
+  return write(row.name,
+               row.undisturbed.p50,
+               row.undisturbed.p99,
+               row.undisturbed.worst,
+               row.disturbed.p50,
+               row.disturbed.p99,
+               row.disturbed.worst,
+               row.p99_ratio(),
+               row.worst_ratio(),
+               median(row.first_token_s),
+               quantile(row.first_token_s, 1));
 }
 
 }  // namespace
@@ -406,21 +419,13 @@ std::string to_text(const std::vector<InterferenceRow>& rows) {
                                 "first token s",
                                 "same");
   for (const InterferenceRow& row : rows) {
-    out += fmt::format(
-        "{:<42} {:>9.2f} {:>7.2f} {:>8.1f} {:>9.2f} {:>7.2f} {:>8.1f} {:>6.2f} {:>6.1f} {:>6.2f} "
-        "{:>6.2f} {:>6}\n",
-        row.name,
-        row.undisturbed.p50,
-        row.undisturbed.p99,
-        row.undisturbed.worst,
-        row.disturbed.p50,
-        row.disturbed.p99,
-        row.disturbed.worst,
-        row.p99_ratio(),
-        row.worst_ratio(),
-        median(row.first_token_s),
-        worst(row.first_token_s),
-        row.same_tokens ? "yes" : "NO");
+    out += line(row, [&](const auto&... cells) {
+      return fmt::format(
+          "{:<42} {:>9.2f} {:>7.2f} {:>8.1f} {:>9.2f} {:>7.2f} {:>8.1f} {:>6.2f} {:>6.1f} {:>6.2f} "
+          "{:>6.2f} {:>6}\n",
+          cells...,
+          row.same_tokens ? "yes" : "NO");
+    });
   }
   return out;
 }
@@ -431,21 +436,14 @@ std::string to_markdown(const std::vector<InterferenceRow>& rows) {
       "undisturbed p50 | first token, s: median, worst | same tokens |\n"
       "|---|---|---|---|---|---|---|\n";
   for (const InterferenceRow& row : rows) {
-    out += fmt::format(
-        "| {} | {:.2f} / {:.2f} / {:.1f} | {:.2f} / {:.2f} / {:.1f} | {:.2f} | {:.1f} | {:.2f}, "
-        "{:.2f} | {} |\n",
-        row.name,
-        row.undisturbed.p50,
-        row.undisturbed.p99,
-        row.undisturbed.worst,
-        row.disturbed.p50,
-        row.disturbed.p99,
-        row.disturbed.worst,
-        row.p99_ratio(),
-        row.worst_ratio(),
-        median(row.first_token_s),
-        worst(row.first_token_s),
-        row.same_tokens ? fmt::format("{} of {}", row.compared_tokens, row.compared_tokens) : "no");
+    out += line(row, [&](const auto&... cells) {
+      return fmt::format(
+          "| {} | {:.2f} / {:.2f} / {:.1f} | {:.2f} / {:.2f} / {:.1f} | {:.2f} | {:.1f} | {:.2f}, "
+          "{:.2f} | {} |\n",
+          cells...,
+          row.same_tokens ? fmt::format("{} of {}", row.compared_tokens, row.compared_tokens)
+                          : "no");
+    });
   }
   return out;
 }

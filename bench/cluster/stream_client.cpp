@@ -1,9 +1,6 @@
 #include "bench/cluster/stream_client.h"
 
 #include <fmt/format.h>
-#include <netdb.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <time.h>
@@ -13,11 +10,9 @@
 #include <array>
 #include <boost/json.hpp>
 #include <cerrno>
-#include <charconv>
-#include <cstring>
-#include <optional>
 #include <string_view>
-#include <system_error>
+
+#include "bench/cluster/response_reader.h"
 
 namespace baton::bench {
 namespace {
@@ -26,72 +21,6 @@ namespace json = boost::json;
 
 constexpr std::size_t kReceive = 64 * 1024;
 constexpr std::size_t kShown = 300;
-constexpr Nanoseconds kSecond = 1'000'000'000;
-
-std::string reason(int error) {
-  return std::generic_category().message(error);
-}
-
-Nanoseconds to_ns(const timespec& time) {
-  return Nanoseconds{time.tv_sec} * kSecond + time.tv_nsec;
-}
-
-// When the kernel got the last of what was received.
-Nanoseconds stamp_of(msghdr& message) {
-  for (cmsghdr* part = CMSG_FIRSTHDR(&message); part != nullptr;
-       part = CMSG_NXTHDR(&message, part)) {
-    if (part->cmsg_level == SOL_SOCKET && part->cmsg_type == SCM_TIMESTAMPNS) {
-      timespec time{};
-      std::memcpy(&time, CMSG_DATA(part), sizeof(time));
-      return to_ns(time);
-    }
-  }
-  return now_ns();
-}
-
-std::optional<std::size_t> hex_number(std::string_view text) {
-  std::size_t value = 0;
-  bool any = false;
-  for (const char c : text) {
-    const int digit = c >= '0' && c <= '9'   ? c - '0'
-                      : c >= 'a' && c <= 'f' ? c - 'a' + 10
-                      : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                             : -1;
-    if (digit < 0) {
-      break;
-    }
-    value = value * 16 + static_cast<std::size_t>(digit);
-    any = true;
-  }
-  return any ? std::optional(value) : std::nullopt;
-}
-
-// A connected socket, by the first of the host's addresses that answers.
-Result<int> connect_to(const HostPort& server) {
-  addrinfo wanted{};
-  wanted.ai_socktype = SOCK_STREAM;
-  addrinfo* found = nullptr;
-  const int fault =
-      ::getaddrinfo(server.host.c_str(), std::to_string(server.port).c_str(), &wanted, &found);
-  if (fault != 0) {
-    return fail(ErrorCode::InvalidArgument,
-                fmt::format("{}: {}", server.host, ::gai_strerror(fault)));
-  }
-  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(found, &::freeaddrinfo);
-  int error = ECONNREFUSED;
-  for (const addrinfo* at = found; at != nullptr; at = at->ai_next) {
-    const int fd = ::socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (fd >= 0 && ::connect(fd, at->ai_addr, at->ai_addrlen) == 0) {
-      return fd;
-    }
-    error = errno;
-    if (fd >= 0) {
-      ::close(fd);
-    }
-  }
-  return fail(ErrorCode::Unavailable,
-              fmt::format("cannot connect to {}: {}", server.to_string(), reason(error)));
-}
 
 // The text an event brought, whichever field it is in.
 std::string text_of(const json::value& event) {
@@ -117,12 +46,6 @@ std::uint32_t count_at(const json::value& event, const char* place) {
 }
 
 }  // namespace
-
-Nanoseconds now_ns() {
-  timespec time{};
-  clock_gettime(CLOCK_REALTIME, &time);
-  return to_ns(time);
-}
 
 struct StreamClient::Stream {
   struct Piece {
@@ -162,9 +85,6 @@ StreamClient::~StreamClient() = default;
 Result<std::size_t> StreamClient::start(const std::string& body) {
   auto stream = std::make_unique<Stream>();
   BATON_ASSIGN(stream->fd, connect_to(server_));
-  const int on = 1;
-  (void)::setsockopt(stream->fd, SOL_SOCKET, SO_TIMESTAMPNS, &on, sizeof(on));
-  (void)::setsockopt(stream->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
   const std::string request = fmt::format(
       "POST {} HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\n{}"
       "Connection: close\r\nContent-Length: {}\r\n\r\n{}",
@@ -201,26 +121,20 @@ Status StreamClient::receive(Nanoseconds until) {
     return fail(ErrorCode::IoError, "waiting for answers: " + reason(errno));
   }
   std::array<char, kReceive> buffer;
-  std::array<char, 256> control;
   for (std::size_t i = 0; i < watched.size(); ++i) {
     if (watched[i].revents == 0) {
       continue;
     }
     Stream& stream = *streams[i];
-    iovec part{buffer.data(), buffer.size()};
-    msghdr message{};
-    message.msg_iov = &part;
-    message.msg_iovlen = 1;
-    message.msg_control = control.data();
-    message.msg_controllen = control.size();
-    const ssize_t count = ::recvmsg(stream.fd, &message, 0);
+    Nanoseconds at = 0;
+    const ssize_t count = receive_stamped(stream.fd, buffer, at);
     if (count <= 0) {
       stream.has_ended = count == 0;
       stream.close();
       continue;
     }
     stream.bytes.append(buffer.data(), static_cast<std::size_t>(count));
-    stream.pieces.push_back({stream.bytes.size(), stamp_of(message)});
+    stream.pieces.push_back({stream.bytes.size(), at});
     stream.count();
   }
   return {};
@@ -256,14 +170,9 @@ void StreamClient::leave(std::size_t number) {
 }
 
 int StreamClient::status(std::size_t number) const {
-  constexpr std::string_view kVersion = "HTTP/1.1 ";
-  const std::string_view bytes = streams_[number]->bytes;
-  int status = 0;
-  if (bytes.starts_with(kVersion)) {
-    const std::string_view digits = bytes.substr(kVersion.size(), 3);
-    std::from_chars(digits.data(), digits.data() + digits.size(), status);
-  }
-  return status;
+  ResponseReader reader;
+  reader.feed(streams_[number]->bytes, [](std::string_view) {});
+  return reader.status();
 }
 
 bool StreamClient::has_ended(std::size_t number) const {
@@ -279,46 +188,29 @@ void StreamClient::forget(std::size_t number) {
 Result<StreamAnswer> StreamClient::answer(std::size_t number) const {
   const Stream& stream = *streams_[number];
   const std::string_view bytes = stream.bytes;
-  const std::size_t head = bytes.find("\r\n\r\n");
-  if (head == std::string_view::npos || !bytes.starts_with("HTTP/1.1 200")) {
+  ResponseReader reader;
+  std::string body;
+  std::vector<Stream::Piece> places;  // end in the body, and when
+  std::size_t from = 0;
+  for (const Stream::Piece& piece : stream.pieces) {
+    reader.feed(bytes.substr(from, piece.end - from), [&](std::string_view part) {
+      body += part;
+      places.push_back({body.size(), piece.at});
+    });
+    from = piece.end;
+  }
+  if (stream.has_ended) {
+    reader.end();
+  }
+  if (reader.status() != 200) {
     return fail(
         ErrorCode::Unavailable,
         fmt::format("no stream came from {}: {}", server_.to_string(), bytes.substr(0, kShown)));
   }
-  const bool is_chunked = bytes.substr(0, head).find("chunked") != std::string_view::npos;
-  // The body, and for each of its bytes the place among all bytes, by pieces.
-  std::string body;
-  std::vector<Stream::Piece> places;  // end in the body, and when
-  auto piece = stream.pieces.begin();
-  const auto take = [&](std::size_t from, std::size_t count) {
-    while (count > 0) {
-      while (piece->end <= from) {
-        ++piece;
-      }
-      const std::size_t part = std::min(count, piece->end - from);
-      body += bytes.substr(from, part);
-      places.push_back({body.size(), piece->at});
-      from += part;
-      count -= part;
-    }
-  };
-  if (!is_chunked) {
-    take(head + 4, bytes.size() - head - 4);
-  } else {
-    for (std::size_t at = head + 4; at < bytes.size();) {
-      const std::size_t line = bytes.find("\r\n", at);
-      const auto size = hex_number(bytes.substr(at, line - at));
-      if (line == std::string_view::npos || !size || *size == 0) {
-        break;
-      }
-      take(line + 2, std::min(*size, bytes.size() - line - 2));
-      at = line + 2 + *size + 2;
-    }
-  }
   StreamAnswer out;
   out.sent = stream.sent;
   out.ended = stream.pieces.back().at;
-  out.is_whole = stream.has_ended;
+  out.is_whole = reader.is_done();
   auto place = places.begin();
   const std::string_view text = body;
   for (std::size_t at = 0; at < text.size();) {

@@ -11,17 +11,11 @@
 #include <string>
 #include <vector>
 
+#include "bench/cluster/stamped_socket.h"
 #include "common/base/error.h"
 #include "common/base/host_port.h"
 
 namespace baton::bench {
-
-// Nanoseconds of the system's clock.
-using Nanoseconds = std::int64_t;
-Nanoseconds now_ns();
-constexpr Nanoseconds to_ns(double seconds) {
-  return static_cast<Nanoseconds>(seconds * 1e9);
-}
 
 // An event of a stream that brought text or tokens.
 struct StreamEvent {
@@ -34,7 +28,7 @@ struct StreamAnswer {
   Nanoseconds sent = 0;
   std::vector<StreamEvent> events;
   Nanoseconds ended = 0;  // when the last byte came
-  bool is_whole = false;  // the server ended it
+  bool is_whole = false;  // it came to its end
   // As the server's usage says; 0: it does not.
   std::uint32_t prompt_tokens = 0;
   std::uint32_t completion_tokens = 0;

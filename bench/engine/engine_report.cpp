@@ -49,14 +49,47 @@ std::string ratio(double value, int digits = 2) {
 double load_ratio(const EngineLoadRow& row) {
   return row.second_s > 0 ? row.peer_s / row.second_s : 0;
 }
-std::string roof_line(const Roofs& roofs) {
-  return fmt::format("{} thread{}: {:.1f} GB/s read, {:.0f} Gop/s 8-bit ({}), {:.0f} GFLOP/s f32",
-                     roofs.threads,
-                     roofs.threads == 1 ? "" : "s",
-                     roofs.read_bytes_per_s * 1e-9,
-                     roofs.int8_ops_per_s * 1e-9,
-                     roofs.int8_instruction,
-                     roofs.f32_flops_per_s * 1e-9);
+std::string mebibytes(std::size_t bytes) {
+  return ratio(static_cast<double>(bytes) / kMiB, 0);
+}
+std::string roof_lines(const EngineBenchReport& report) {
+  std::string out;
+  for (const Roofs& roofs : report.roofs) {
+    out +=
+        fmt::format("{} thread{}: {:.1f} GB/s read, {:.0f} Gop/s 8-bit ({}), {:.0f} GFLOP/s f32\n",
+                    roofs.threads,
+                    roofs.threads == 1 ? "" : "s",
+                    roofs.read_bytes_per_s * 1e-9,
+                    roofs.int8_ops_per_s * 1e-9,
+                    roofs.int8_instruction,
+                    roofs.f32_flops_per_s * 1e-9);
+  }
+  return out;
+}
+
+// A row's line: `write` is given its cells, the same for every kind of table.
+template <class Write>
+std::string line(const EngineBenchRow& row, const Write& write) {
+  return write(row.phase,
+               row.tokens,
+               row.batch,
+               row.context,
+               row.threads,
+               row.tokens_per_s,
+               peer_rate(row),
+               ratio(row.ratio),
+               peak(row),
+               share(row.memory_share));
+}
+template <class Write>
+std::string line(const EngineLoadRow& row, const Write& write) {
+  return write(row.file,
+               row.first_s,
+               row.second_s,
+               ratio(row.peer_s, 3),
+               ratio(load_ratio(row)),
+               mebibytes(row.peak_rss),
+               mebibytes(row.peer_peak_rss));
 }
 
 }  // namespace
@@ -119,10 +152,7 @@ std::string to_json(const EngineBenchReport& report) {
 }
 
 std::string to_text(const EngineBenchReport& report) {
-  std::string out;
-  for (const Roofs& roofs : report.roofs) {
-    out += roof_line(roofs) + "\n";
-  }
+  std::string out = roof_lines(report);
   std::string file;
   for (const EngineBenchRow& row : report.rows) {
     if (row.file != file) {
@@ -140,18 +170,11 @@ std::string to_text(const EngineBenchReport& report) {
                          "of peak",
                          "of mem");
     }
-    out += fmt::format("{:<8} {:>6} {:>5} {:>7} {:>7} {:>9.1f} {:>10} {:>6} {:>10} {:>6}  {}\n",
-                       row.phase,
-                       row.tokens,
-                       row.batch,
-                       row.context,
-                       row.threads,
-                       row.tokens_per_s,
-                       peer_rate(row),
-                       ratio(row.ratio),
-                       peak(row),
-                       share(row.memory_share),
-                       bar(row.ratio));
+    out += line(row, [&](const auto&... cells) {
+      return fmt::format("{:<8} {:>6} {:>5} {:>7} {:>7} {:>9.1f} {:>10} {:>6} {:>10} {:>6}  {}\n",
+                         cells...,
+                         bar(row.ratio));
+    });
     if (row.attention_memory_share > 0) {
       out += fmt::format(
           "         attention reads its keys and values at {:.2f} of the memory's "
@@ -170,42 +193,27 @@ std::string to_text(const EngineBenchReport& report) {
                        "llama.cpp");
   }
   for (const EngineLoadRow& row : report.loads) {
-    out += fmt::format("{:<38} {:>9.3f} {:>9.3f} {:>9} {:>6} {:>9} {:>9}\n",
-                       row.file,
-                       row.first_s,
-                       row.second_s,
-                       ratio(row.peer_s, 3),
-                       ratio(load_ratio(row)),
-                       ratio(static_cast<double>(row.peak_rss) / kMiB, 0),
-                       ratio(static_cast<double>(row.peer_peak_rss) / kMiB, 0));
+    out += line(row, [](const auto&... cells) {
+      return fmt::format("{:<38} {:>9.3f} {:>9.3f} {:>9} {:>6} {:>9} {:>9}\n", cells...);
+    });
   }
   return out;
 }
 
 std::string to_markdown(const EngineBenchReport& report) {
-  std::string out;
-  for (const Roofs& roofs : report.roofs) {
-    out += roof_line(roofs) + "\n";
-  }
+  std::string out = roof_lines(report);
   out +=
       "\n| file | phase | tokens | batch | context | threads | tokens/s | llama.cpp | ratio | of "
       "the peak | of memory |\n|---|---|---|---|---|---|---|---|---|---|---|\n";
   for (const EngineBenchRow& row : report.rows) {
-    out += fmt::format("| {} | {} | {} | {} | {} | {} | {:.1f} | {} | {} | {} | {}{} |\n",
-                       row.file,
-                       row.phase,
-                       row.tokens,
-                       row.batch,
-                       row.context,
-                       row.threads,
-                       row.tokens_per_s,
-                       peer_rate(row),
-                       ratio(row.ratio),
-                       peak(row),
-                       share(row.memory_share),
-                       row.attention_memory_share > 0
-                           ? fmt::format(" (attention {:.2f})", row.attention_memory_share)
-                           : "");
+    out += line(row, [&](const auto&... cells) {
+      return fmt::format("| {} | {} | {} | {} | {} | {} | {:.1f} | {} | {} | {} | {}{} |\n",
+                         row.file,
+                         cells...,
+                         row.attention_memory_share > 0
+                             ? fmt::format(" (attention {:.2f})", row.attention_memory_share)
+                             : "");
+    });
   }
   if (!report.loads.empty()) {
     out +=
@@ -213,13 +221,9 @@ std::string to_markdown(const EngineBenchReport& report) {
         "MiB |\n|---|---|---|---|---|---|\n";
   }
   for (const EngineLoadRow& row : report.loads) {
-    out += fmt::format("| {} | {:.3f} | {:.3f} | {} | {} | {} |\n",
-                       row.file,
-                       row.first_s,
-                       row.second_s,
-                       ratio(row.peer_s, 3),
-                       ratio(static_cast<double>(row.peak_rss) / kMiB, 0),
-                       ratio(static_cast<double>(row.peer_peak_rss) / kMiB, 0));
+    out += line(row, [](const auto&... cells) {
+      return fmt::format("| {0} | {1:.3f} | {2:.3f} | {3} | {5} | {6} |\n", cells...);
+    });
   }
   return out;
 }

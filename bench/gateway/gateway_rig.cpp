@@ -11,14 +11,15 @@
 #include <thread>
 
 #include "bench/cluster/thread_times.h"
-#include "cli/cluster/free_port.h"
 #include "common/base/cores.h"
 
 namespace baton::bench {
 namespace {
 
 namespace fs = std::filesystem;
+using cli::HeldAddress;
 
+constexpr const char* kHost = "127.0.0.1";
 constexpr const char* kToken = "bench";
 constexpr std::chrono::seconds kReadyLimit{20};
 constexpr std::chrono::milliseconds kReadyPause{10};
@@ -55,11 +56,6 @@ Result<std::unique_ptr<cli::ChildProcess>> start_on(unsigned core,
                cli::ChildProcess::start(
                    {.command = std::move(command), .output_file = log, .append = false}));
   return std::make_unique<cli::ChildProcess>(std::move(child));
-}
-
-Result<HostPort> free_address() {
-  BATON_ASSIGN(const std::uint16_t port, cli::find_free_port("127.0.0.1"));
-  return HostPort{"127.0.0.1", port};
 }
 
 Result<std::string> get(const HostPort& api, const std::string& path) {
@@ -119,22 +115,11 @@ PromptCost PromptCost::operator-(const PromptCost& other) const {
 
 Result<std::unique_ptr<GatewayRig>> GatewayRig::start(const RigOptions& options,
                                                       const NodePace& pace) {
-  constexpr int kTurns = 3;
-  for (int turn = 1;; ++turn) {
-    auto rig = start_once(options, pace);
-    // Somebody else may take a free port before the gateway does.
-    if (rig || turn == kTurns || !rig.error().message.contains("Address already in use")) {
-      return rig;
-    }
-  }
-}
-
-Result<std::unique_ptr<GatewayRig>> GatewayRig::start_once(const RigOptions& options,
-                                                           const NodePace& pace) {
   std::unique_ptr<GatewayRig> rig(new GatewayRig());
-  BATON_ASSIGN(rig->api_, free_address());
-  BATON_ASSIGN(rig->admin_, free_address());
-  BATON_ASSIGN(const HostPort control, free_address());
+  BATON_ASSIGN(rig->api_, HeldAddress::hold(kHost));
+  BATON_ASSIGN(rig->admin_, HeldAddress::hold(kHost));
+  BATON_ASSIGN(rig->control_, HeldAddress::hold(kHost));
+  const std::string control = rig->control_.address().to_string();
   fs::create_directories(options.run_folder);
   const std::string config = options.run_folder + "/cluster.yaml";
   std::ofstream(config) << fmt::format(
@@ -143,10 +128,10 @@ Result<std::unique_ptr<GatewayRig>> GatewayRig::start_once(const RigOptions& opt
       "queue_limit: 20000}}\n"
       "log: {{level: warn}}\n",
       kToken,
-      control.to_string(),
-      rig->api_.to_string(),
-      control.to_string(),
-      rig->admin_.to_string());
+      control,
+      rig->api().to_string(),
+      control,
+      rig->admin_.address().to_string());
   std::vector<std::string> command{options.bin_folder + "/baton-gateway", "--config", config};
   for (const std::string& entry : options.set) {
     command.insert(command.end(), {"--set", entry});
@@ -158,7 +143,7 @@ Result<std::unique_ptr<GatewayRig>> GatewayRig::start_once(const RigOptions& opt
                         {options.bin_folder + "/baton-gateway-probe",
                          "nodes",
                          "--gateway",
-                         control.to_string(),
+                         control,
                          "--token",
                          kToken,
                          "--model",
@@ -172,12 +157,12 @@ Result<std::unique_ptr<GatewayRig>> GatewayRig::start_once(const RigOptions& opt
                          "--credits",
                          std::to_string(pace.credits)},
                         options.run_folder + "/nodes.log"));
-  BATON_TRY(wait_for(rig->api_, "/readyz", *rig->gateway_, log));
+  BATON_TRY(wait_for(rig->api(), "/readyz", *rig->gateway_, log));
   return rig;
 }
 
 Result<PromptCost> GatewayRig::prompt_cost() const {
-  BATON_ASSIGN(const std::string text, get(admin_, "/metrics"));
+  BATON_ASSIGN(const std::string text, get(admin_.address(), "/metrics"));
   constexpr double kMicro = 1e6;
   const auto part = [&](const char* name) {
     return counter(text, fmt::format("baton_prompt_cpu_seconds_total{{part=\"{}\"}}", name)) *
@@ -190,21 +175,21 @@ Result<std::unique_ptr<BareRig>> BareRig::start(const RigOptions& options,
                                                 const std::string& answer,
                                                 unsigned core) {
   std::unique_ptr<BareRig> rig(new BareRig());
-  BATON_ASSIGN(rig->api_, free_address());
+  BATON_ASSIGN(rig->api_, HeldAddress::hold(kHost));
   const std::string file = options.run_folder + "/answer";
   std::ofstream(file, std::ios::binary) << answer;
   const std::string log = options.run_folder + "/bare.log";
   std::vector<std::string> command{options.bin_folder + "/baton-gateway-probe",
                                    "bare",
                                    "--port",
-                                   std::to_string(rig->api_.port),
+                                   std::to_string(rig->api().port),
                                    "--answer",
                                    file};
   if (core == options.other_core) {
     command.emplace_back("--awake");
   }
   BATON_ASSIGN(rig->server_, start_on(core, std::move(command), log));
-  BATON_TRY(wait_for(rig->api_, "/", *rig->server_, log));
+  BATON_TRY(wait_for(rig->api(), "/", *rig->server_, log));
   return rig;
 }
 
@@ -282,11 +267,11 @@ Result<std::unique_ptr<PeerRig>> PeerRig::start(const RigOptions& options,
   }
   std::unique_ptr<PeerRig> rig(new PeerRig());
   BATON_ASSIGN(rig->worker_, BareRig::start(options, answer, options.other_core));
-  BATON_ASSIGN(rig->api_, free_address());
+  BATON_ASSIGN(rig->api_, HeldAddress::hold(kHost));
   BATON_ASSIGN(std::vector<std::string> command,
-               peer_command(peer, options.run_folder, rig->api_, rig->worker_->api()));
+               peer_command(peer, options.run_folder, rig->api(), rig->worker_->api()));
   BATON_ASSIGN(rig->peer_, start_on(options.gateway_core, std::move(command), log));
-  BATON_TRY(wait_for(rig->api_, "/health", *rig->peer_, log));
+  BATON_TRY(wait_for(rig->api(), "/health", *rig->peer_, log));
   return rig;
 }
 

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/cluster/free_port.h"
 #include "cli/process/child_process.h"
 #include "common/base/error.h"
 #include "common/base/host_port.h"
@@ -56,18 +57,17 @@ class GatewayRig {
   GatewayRig(const GatewayRig&) = delete;
   GatewayRig& operator=(const GatewayRig&) = delete;
 
-  const HostPort& api() const { return api_; }
+  const HostPort& api() const { return api_.address(); }
   ProcessUse use() const { return use_of(gateway_->pid()); }
   pid_t pid() const { return gateway_->pid(); }
   Result<PromptCost> prompt_cost() const;
 
  private:
   GatewayRig() = default;
-  static Result<std::unique_ptr<GatewayRig>> start_once(const RigOptions& options,
-                                                        const NodePace& pace);
 
-  HostPort api_;
-  HostPort admin_;  // its metrics
+  cli::HeldAddress api_;
+  cli::HeldAddress admin_;  // its metrics
+  cli::HeldAddress control_;
   std::unique_ptr<cli::ChildProcess> gateway_;
   std::unique_ptr<cli::ChildProcess> nodes_;
 };
@@ -77,13 +77,13 @@ class BareRig {
   static Result<std::unique_ptr<BareRig>> start(const RigOptions& options,
                                                 const std::string& answer,
                                                 unsigned core);
-  const HostPort& api() const { return api_; }
+  const HostPort& api() const { return api_.address(); }
   ProcessUse use() const { return use_of(server_->pid()); }
 
  private:
   BareRig() = default;
 
-  HostPort api_;
+  cli::HeldAddress api_;
   std::unique_ptr<cli::ChildProcess> server_;
 };
 
@@ -95,13 +95,13 @@ class PeerRig {
   static Result<std::unique_ptr<PeerRig>> start(const RigOptions& options,
                                                 const std::string& peer,
                                                 const std::string& answer);
-  const HostPort& api() const { return api_; }
+  const HostPort& api() const { return api_.address(); }
   ProcessUse use() const { return use_of(peer_->pid()); }
 
  private:
   PeerRig() = default;
 
-  HostPort api_;
+  cli::HeldAddress api_;
   std::unique_ptr<BareRig> worker_;
   std::unique_ptr<cli::ChildProcess> peer_;
 };

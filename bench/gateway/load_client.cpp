@@ -1,10 +1,7 @@
 #include "bench/gateway/load_client.h"
 
-#include <arpa/inet.h>
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <sched.h>
 #include <sys/epoll.h>
 #include <sys/prctl.h>
@@ -15,34 +12,14 @@
 #include <array>
 #include <cerrno>
 #include <cmath>
-#include <cstring>
-#include <system_error>
 
-#include "bench/gateway/response_reader.h"
+#include "bench/cluster/response_reader.h"
 
 namespace baton::bench {
 namespace {
 
-constexpr Nanoseconds kSecond = 1'000'000'000;
 constexpr std::size_t kReadBytes = 64 * 1024;
 constexpr int kEvents = 256;
-
-std::string reason(int error) {
-  return std::generic_category().message(error);
-}
-
-// When the kernel got the last of what was received.
-Nanoseconds stamp_of(msghdr& message) {
-  for (cmsghdr* part = CMSG_FIRSTHDR(&message); part != nullptr;
-       part = CMSG_NXTHDR(&message, part)) {
-    if (part->cmsg_level == SOL_SOCKET && part->cmsg_type == SCM_TIMESTAMPNS) {
-      timespec time{};
-      std::memcpy(&time, CMSG_DATA(part), sizeof(time));
-      return Nanoseconds{time.tv_sec} * kSecond + time.tv_nsec;
-    }
-  }
-  return now_ns();
-}
 
 // Exponential, as the gaps of a Poisson process are.
 double random_gap(const RandomSource& random, double rate) {
@@ -91,22 +68,7 @@ LoadClient::~LoadClient() {
 
 Result<LoadClient::Connection*> LoadClient::open() {
   auto connection = std::make_unique<Connection>();
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(server_.port);
-  if (::inet_pton(AF_INET, server_.host.c_str(), &address.sin_addr) != 1) {
-    return fail(ErrorCode::InvalidArgument, server_.host + " is no IPv4 address");
-  }
-  connection->fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  if (connection->fd < 0 ||
-      ::connect(connection->fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) !=
-          0) {
-    return fail(ErrorCode::Unavailable,
-                fmt::format("cannot connect to {}: {}", server_.to_string(), reason(errno)));
-  }
-  const int on = 1;
-  (void)::setsockopt(connection->fd, SOL_SOCKET, SO_TIMESTAMPNS, &on, sizeof(on));
-  (void)::setsockopt(connection->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+  BATON_ASSIGN(connection->fd, connect_to(server_));
   (void)::fcntl(connection->fd, F_SETFL, O_NONBLOCK);
   epoll_event event{};
   event.events = EPOLLIN;
@@ -171,14 +133,8 @@ void LoadClient::write(Connection& connection) {
 
 void LoadClient::read(Connection& connection) {
   static thread_local std::array<char, kReadBytes> buffer;
-  std::array<char, 128> control;
-  iovec part{buffer.data(), buffer.size()};
-  msghdr message{};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  message.msg_control = control.data();
-  message.msg_controllen = control.size();
-  const ssize_t count = ::recvmsg(connection.fd, &message, 0);
+  Nanoseconds now = 0;
+  const ssize_t count = receive_stamped(connection.fd, buffer, now);
   if (count < 0 && (errno == EAGAIN || errno == EINTR)) {
     return;
   }
@@ -190,7 +146,6 @@ void LoadClient::read(Connection& connection) {
     connection.fd = -1;
     return;
   }
-  const Nanoseconds now = stamp_of(message);
   LoadAnswer& answer = connection.answer;
   const std::string_view bytes(buffer.data(), static_cast<std::size_t>(count));
   if (keep_bytes_) {

@@ -13,7 +13,7 @@
 #include <string_view>
 #include <vector>
 
-#include "bench/cluster/stream_client.h"
+#include "bench/cluster/stamped_socket.h"
 #include "common/base/error.h"
 #include "common/base/host_port.h"
 #include "common/base/random.h"

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <deque>
 #include <queue>
+#include <utility>
 
 #include "bench/route/sim_nodes.h"
 #include "common/base/check.h"
@@ -42,19 +43,6 @@ RoutePolicy rule_of(ReplayPolicy policy) {
       break;
   }
   return RoutePolicy::Cost;
-}
-
-Percentiles percentiles(std::vector<float>& values) {
-  const auto rank = [&](double share) -> double {
-    if (values.empty()) {
-      return 0;
-    }
-    const auto place = values.begin() +
-                       static_cast<std::ptrdiff_t>(share * static_cast<double>(values.size() - 1));
-    std::ranges::nth_element(values, place);
-    return *place;
-  };
-  return {rank(0.5), rank(0.9), rank(0.99)};
 }
 
 // A node as the gateway keeps it: the last heartbeat, and what it has given since.
@@ -123,8 +111,8 @@ class Replay {
       now_ = event.at_s;
       handle(event);
     }
-    result_.ttft_s = percentiles(ttft_);
-    result_.itl_s = percentiles(itl_);
+    result_.ttft_s = spread_of(std::move(ttft_));
+    result_.itl_s = spread_of(std::move(itl_));
     double tokens = 0;
     double held = 0;
     double pulled = 0;
@@ -339,7 +327,7 @@ class Replay {
     prefill.work.end(job.predicted_s, at(now_));
     routing_.settled(sent_[number], at(now_), true);
     if (number >= first_counted_) {
-      ttft_.push_back(static_cast<float>(now_ + kControlSeconds - job.request->at_s));
+      ttft_.push_back(now_ + kControlSeconds - job.request->at_s);
     }
     job.last_token_s = now_;
     job.tokens_left = job.request->output_length - 1;
@@ -388,7 +376,7 @@ class Replay {
     std::erase_if(node.running, [this](std::size_t number) {
       SimJob& job = jobs_[number];
       if (number >= first_counted_) {
-        itl_.push_back(static_cast<float>(now_ - job.last_token_s));
+        itl_.push_back(now_ - job.last_token_s);
       }
       job.last_token_s = now_;
       if (--job.tokens_left > 0) {
@@ -423,8 +411,8 @@ class Replay {
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
   std::uint64_t next_number_ = 0;
   double now_ = 0;
-  std::vector<float> ttft_;
-  std::vector<float> itl_;
+  std::vector<double> ttft_;
+  std::vector<double> itl_;
   ReplayResult result_;
 };
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "bench/route/trace.h"
+#include "bench/spread.h"
 
 namespace baton::bench {
 
@@ -35,17 +36,11 @@ struct ReplayOptions {
   std::uint64_t seed = 1;
 };
 
-struct Percentiles {
-  double p50 = 0;
-  double p90 = 0;
-  double p99 = 0;
-};
-
 struct ReplayResult {
   ReplayPolicy policy = ReplayPolicy::Random;
   std::size_t finished = 0;
-  Percentiles ttft_s;
-  Percentiles itl_s;                  // of all pauses between two tokens
+  Spread ttft_s;
+  Spread itl_s;                       // of all pauses between two tokens
   double hit_rate = 0;                // of prompt tokens: in the prefill node's cache
   double pulled_rate = 0;             // taken from the decode node instead
   std::uint64_t computed_tokens = 0;  // of prompts

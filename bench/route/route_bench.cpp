@@ -154,7 +154,7 @@ std::string to_markdown(const RouteReport& report) {
 }
 
 std::string to_json(const RouteReport& report) {
-  const auto percentiles = [](const Percentiles& values) {
+  const auto percentiles = [](const Spread& values) {
     return fmt::format("[{:.6f},{:.6f},{:.6f}]", values.p50, values.p90, values.p99);
   };
   std::string out = "{\"scenarios\":[";

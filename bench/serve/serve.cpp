@@ -15,7 +15,6 @@ namespace {
 
 namespace json = boost::json;
 
-constexpr Nanoseconds kSecond = 1'000'000'000;
 constexpr Nanoseconds kLook = kSecond / 10;
 constexpr std::uint16_t kHttpPort = 80;
 constexpr std::size_t kShownError = 300;

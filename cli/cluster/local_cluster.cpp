@@ -7,9 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "cli/cluster/free_port.h"
 #include "cli/http/api_client.h"
-#include "common/base/host_port.h"
 
 namespace baton::cli {
 namespace {
@@ -20,26 +18,6 @@ using std::chrono::steady_clock;
 
 constexpr milliseconds kLook{50};
 constexpr std::size_t kObituaryLines = 12;
-
-// The address to use for `key`: as configured, or with a free port when it is 0 or taken and that
-// is allowed.
-Result<HostPort> choose_address(const std::string& key, const std::string& text, bool free_ports) {
-  BATON_ASSIGN(HostPort address, HostPort::parse(text));
-  if (address.port != 0 && !is_port_busy(address.host, address.port)) {
-    return address;
-  }
-  if (address.port != 0 && !free_ports) {
-    return fail(ErrorCode::IoError,
-                fmt::format("{} ({}) is in use by another process; choose another with --set "
-                            "{}={}:PORT, or let --free-ports choose",
-                            text,
-                            key,
-                            key,
-                            address.host));
-  }
-  BATON_ASSIGN(address.port, find_free_port(address.host));
-  return address;
-}
 
 // Names in a status document that are connected.
 std::size_t registered_nodes(const json::value& status) {
@@ -61,14 +39,14 @@ Result<std::unique_ptr<LocalCluster>> LocalCluster::start(const LocalClusterOpti
     return fail(ErrorCode::InvalidConfig,
                 options.config_file + ": decode.pool: a cluster needs at least one decode node");
   }
-  BATON_ASSIGN(const HostPort api,
-               choose_address("gateway.listen", config.gateway.listen, options.free_ports));
-  BATON_ASSIGN(
-      const HostPort control,
-      choose_address("gateway.control_listen", config.gateway.control_listen, options.free_ports));
-  BATON_ASSIGN(
-      const HostPort admin,
-      choose_address("gateway.admin_listen", config.gateway.admin_listen, options.free_ports));
+  std::unique_ptr<LocalCluster> cluster(new LocalCluster());
+  const auto choose = [&](const std::string& key, const std::string& text) {
+    return cluster->choose_address(key, text, options.free_ports);
+  };
+  BATON_ASSIGN(const HostPort api, choose("gateway.listen", config.gateway.listen));
+  BATON_ASSIGN(const HostPort control,
+               choose("gateway.control_listen", config.gateway.control_listen));
+  BATON_ASSIGN(const HostPort admin, choose("gateway.admin_listen", config.gateway.admin_listen));
   std::vector<std::string> overrides = options.overrides;
   if (admin.to_string() != config.gateway.admin_listen) {
     overrides.push_back("gateway.admin_listen=" + admin.to_string());
@@ -86,7 +64,6 @@ Result<std::unique_ptr<LocalCluster>> LocalCluster::start(const LocalClusterOpti
     return fail(ErrorCode::IoError,
                 fmt::format("cannot make {}: {}", options.run_folder, error.message()));
   }
-  std::unique_ptr<LocalCluster> cluster(new LocalCluster());
   cluster->base_url_ =
       (config.gateway.tls.certificate.empty() ? "http://" : "https://") + api.to_string();
   cluster->admin_url_ = "http://" + admin.to_string();
@@ -109,6 +86,27 @@ Result<std::unique_ptr<LocalCluster>> LocalCluster::start(const LocalClusterOpti
         "{}\t{}\t{}\n", member.name, member.process.pid(), fmt::join(member.command, " "));
   }
   return cluster;
+}
+
+Result<HostPort> LocalCluster::choose_address(const std::string& key,
+                                              const std::string& text,
+                                              bool free_ports) {
+  BATON_ASSIGN(HostPort address, HostPort::parse(text));
+  if (address.port != 0 && !is_port_busy(address.host, address.port)) {
+    return address;
+  }
+  if (address.port != 0 && !free_ports) {
+    return fail(ErrorCode::IoError,
+                fmt::format("{} ({}) is in use by another process; choose another with --set "
+                            "{}={}:PORT, or let --free-ports choose",
+                            text,
+                            key,
+                            key,
+                            address.host));
+  }
+  BATON_ASSIGN(HeldAddress held, HeldAddress::hold(address.host));
+  held_.push_back(std::move(held));
+  return held_.back().address();
 }
 
 Status LocalCluster::add(const LocalClusterOptions& options,

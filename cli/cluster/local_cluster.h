@@ -13,8 +13,10 @@
 #include <string>
 #include <vector>
 
+#include "cli/cluster/free_port.h"
 #include "cli/process/child_process.h"
 #include "common/base/error.h"
+#include "common/base/host_port.h"
 #include "common/config/cluster_config.h"
 
 namespace baton::cli {
@@ -61,12 +63,16 @@ class LocalCluster {
 
  private:
   LocalCluster() = default;
+  // The address to use for `key`: as configured, or with a free port when it is 0 or taken and that
+  // is allowed.
+  Result<HostPort> choose_address(const std::string& key, const std::string& text, bool free_ports);
   Status add(const LocalClusterOptions& options,
              const std::string& name,
              const std::string& role,
              const std::string& program,
              const std::vector<std::string>& overrides);
 
+  std::vector<HeldAddress> held_;  // of the gateway
   std::vector<Member> members_;
   std::string base_url_;  // of the gateway's API
   std::string admin_url_;

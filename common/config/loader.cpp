@@ -6,10 +6,10 @@
 #include <cctype>
 #include <charconv>
 #include <fstream>
-#include <numeric>
 #include <optional>
 #include <utility>
 
+#include "common/base/nearest.h"
 #include "common/config/cluster_config.h"
 #include "common/config/config_checks.h"
 #include "common/config/schema.h"
@@ -22,21 +22,6 @@ namespace {
 constexpr std::size_t kMaxList = 1024;
 constexpr std::size_t kMaxErrors = 20;
 
-// Levenshtein.
-std::size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), 0U);
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    std::size_t diagonal = row[0]++;
-    for (std::size_t j = 0; j < b.size(); ++j) {
-      const auto above = row[j + 1];
-      row[j + 1] = std::min({above + 1, row[j] + 1, diagonal + (a[i] == b[j] ? 0U : 1U)});
-      diagonal = above;
-    }
-  }
-  return row[b.size()];
-}
-
 // The last name of a path.
 std::string_view leaf(std::string_view path) {
   return path.substr(path.rfind('.') + 1);
@@ -44,16 +29,8 @@ std::string_view leaf(std::string_view path) {
 
 // A likely key for a wrong one: near in the same section, or the same name in another.
 std::string suggestion(const std::string& wrong, const std::vector<std::string>& valid) {
-  const std::string* best = nullptr;
-  std::size_t best_distance = std::max<std::size_t>(2, wrong.size() / 3) + 1;
-  for (const auto& key : valid) {
-    if (const auto distance = edit_distance(wrong, key); distance < best_distance) {
-      best = &key;
-      best_distance = distance;
-    }
-  }
-  if (best != nullptr) {
-    return fmt::format("; did you mean '{}'?", *best);
+  if (const auto best = nearest(wrong, valid); !best.empty()) {
+    return fmt::format("; did you mean '{}'?", best);
   }
   for (const auto& key : config_keys()) {
     if (leaf(key.path) == wrong) {
@@ -204,14 +181,19 @@ class Loader final : public ConfigVisitor {
     if (errors_.empty()) {
       return {};
     }
+    std::ranges::stable_sort(errors_, is_before, &Fault::where);
     std::string all;
     for (std::size_t i = 0; i < std::min(errors_.size(), kMaxErrors); ++i) {
-      all += (i == 0 ? "" : "\n") + errors_[i];
+      all += fmt::format("{}{}: {}", i == 0 ? "" : "\n", errors_[i].where, errors_[i].what);
     }
     return fail(ErrorCode::InvalidConfig, std::move(all));
   }
 
  private:
+  struct Fault {
+    std::string where;
+    std::string what;
+  };
   struct Level {
     std::string path;
     const YamlNode* node;  // null: the section is absent
@@ -272,7 +254,7 @@ class Loader final : public ConfigVisitor {
   }
 
   void problem(const std::string& where, const std::string& what) {
-    errors_.push_back(fmt::format("{}: {}", where, what));
+    errors_.push_back({where, what});
   }
 
   void expected(std::string_view name, const YamlNode& node, std::string_view type) {
@@ -342,7 +324,7 @@ class Loader final : public ConfigVisitor {
 
   const std::string name_;
   std::vector<Level> levels_;
-  std::vector<std::string> errors_;
+  std::vector<Fault> errors_;
 };
 
 // The first line of a small file, without the spaces around it.

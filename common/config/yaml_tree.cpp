@@ -9,8 +9,10 @@
 #include <algorithm>
 #include <charconv>
 #include <fstream>
+#include <limits>
 #include <sstream>
 #include <stdexcept>
+#include <tuple>
 #include <utility>
 
 namespace baton {
@@ -201,6 +203,19 @@ Result<YamlNode> parse_yaml(const std::string& text, const std::string& name) {
                 fmt::format("{}:{}: not valid YAML: {}", name, broken.mark.line + 1, broken.msg));
   }
   return builder.take();
+}
+
+bool is_before(const std::string& place, const std::string& other) {
+  const auto order = [](std::string_view text) {
+    const bool is_override = text.starts_with("--set ");
+    const auto colon = text.rfind(':');
+    auto line = std::numeric_limits<unsigned>::max();
+    if (colon != std::string_view::npos) {
+      std::from_chars(text.data() + colon + 1, text.data() + text.size(), line);
+    }
+    return std::tuple(is_override, text.substr(0, colon), line);
+  };
+  return order(place) < order(other);
 }
 
 Status apply_override(YamlNode& root, const std::string& assignment) {

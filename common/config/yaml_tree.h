@@ -50,6 +50,10 @@ Result<YamlNode> parse_yaml(const std::string& text, const std::string& name);
 // `name` when none is.
 std::string place_in(const YamlNode& root, const std::string& key, const std::string& name);
 
+// The order of places in messages: files by name and their lines one after another, then a file as
+// a whole, and what --set gave last.
+bool is_before(const std::string& place, const std::string& other);
+
 // Sets one value: "kv.arena_mb=256", "decode.pool.0.name=d0". The value is YAML; missing maps are
 // made, a list grows by the index after its last.
 Status apply_override(YamlNode& root, const std::string& assignment);

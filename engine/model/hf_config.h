@@ -10,6 +10,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -17,6 +18,8 @@
 #include "common/json/json_doc.h"
 
 namespace baton::engine {
+
+inline constexpr std::uint64_t kMaxHfContext = 1U << 24U;
 
 enum class HfFamily : std::uint8_t {
   Llama,  // Mistral too
@@ -56,6 +59,9 @@ struct HfConfig {
   std::optional<Int4Scheme> int4;
   std::vector<std::uint64_t> eos_ids;
   std::string note;  // something an operator should know; empty: nothing
+
+  // A value of the architecture: "block_count" of "llama.block_count".
+  void set(std::string_view key, HfValue value);
 };
 
 // `quantize_config`: the separate file of older GPTQ folders, if there is one.

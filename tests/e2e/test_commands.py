@@ -203,6 +203,8 @@ prefill:
             told = [text for text in done.stderr.splitlines() if f"{config}:{line}: " in text]
             assert len(told) == 1 and says in told[0], (line, done.stderr)
             assert ("note: " in told[0]) == (status == 0)
+        places = [int(number) for number in re.findall(rf"{config}:(\d+): ", done.stderr)]
+        assert places == sorted(places), done.stderr
 
 
 @pytest.mark.parametrize("text, line, says", [
@@ -218,6 +220,23 @@ def test_check_refuses_what_nobody_could_run(tmp_path, text, line, says):
     done = subprocess.run([BIN / "baton", "check", config], capture_output=True, text=True)
     assert done.returncode == 2
     assert f"{config}:{line}: " in done.stderr and says in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize("arguments, meant", [
+    (["chekc"], "check"),
+    (["bench", "engin"], "engine"),
+    (["up", "--confg", "x.yaml"], "--config"),
+    (["check", "--hots=1"], "--host"),
+    (["bench", "serve", "--promts", "x"], "--prompts"),
+    (["check", "--completely-else"], None),
+    (["fly-to-the-moon"], None),
+])
+def test_wrong_arguments_get_a_suggestion(arguments, meant):
+    done = subprocess.run([BIN / "baton", *arguments], capture_output=True, text=True)
+    assert done.returncode == 2
+    told = re.findall(r"did you mean '(.*)'\?", done.stderr)
+    assert told == ([meant] if meant else []), done.stderr
+    assert "--help" in done.stderr
 
 
 def test_version_everywhere():

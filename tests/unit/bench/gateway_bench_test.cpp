@@ -5,8 +5,8 @@
 #include <boost/json.hpp>
 #include <set>
 
+#include "bench/cluster/response_reader.h"
 #include "bench/gateway/chat_bodies.h"
-#include "bench/gateway/response_reader.h"
 
 namespace baton::bench {
 namespace {
@@ -51,9 +51,20 @@ TEST(ResponseReader, ReadsAKnownLengthAndTheHint) {
   }
 }
 
+TEST(ResponseReader, ABodyOfNoLengthIsWholeOnceTheServerCloses) {
+  Read read = read_in_pieces("HTTP/1.1 200 OK\r\n\r\nas it comes", 7);
+  EXPECT_EQ(read.body, "as it comes");
+  EXPECT_FALSE(read.reader.is_done());
+  read.reader.end();
+  EXPECT_TRUE(read.reader.is_done());
+  read = read_in_pieces("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\ncut", 7);
+  read.reader.end();
+  EXPECT_FALSE(read.reader.is_done());
+}
+
 TEST(ResponseReader, RefusesWhatIsNoResponse) {
   for (const char* bytes : {"GET / HTTP/1.1\r\n\r\n",
-                            "HTTP/1.1 200 OK\r\n\r\n",
+                            "HTTP/1.1 200 OK\r\nContent-Length: many\r\n\r\n",
                             "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n"}) {
     EXPECT_TRUE(read_in_pieces(bytes, 7).reader.is_broken()) << bytes;
   }

@@ -119,6 +119,18 @@ TEST(StreamClient, WaitsForSomeEventsAndLeaves) {
   EXPECT_FALSE(answer->is_whole);
 }
 
+TEST(StreamClient, AStreamThatBreaksOffIsNotWhole) {
+  const OneAnswer server({kHead, chunk(event("a", "1"))});
+  StreamClient client(server.address());
+  const auto number = client.start("{}");
+  ASSERT_TRUE(number);
+  ASSERT_TRUE(client.run_until(now_ns() + kLimit));
+  const auto answer = client.answer(*number);
+  ASSERT_TRUE(answer);
+  EXPECT_THAT(texts(*answer), ElementsAre("a"));
+  EXPECT_FALSE(answer->is_whole);
+}
+
 TEST(StreamClient, WhatIsNoStreamIsAnErrorThatSaysIt) {
   const OneAnswer server({"HTTP/1.1 503 Busy\r\nContent-Length: 5\r\n\r\nlater"});
   StreamClient client(server.address());

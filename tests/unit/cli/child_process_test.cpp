@@ -1,8 +1,11 @@
 // Children: output, exit states, and that they die with whoever started them.
 #include "cli/process/child_process.h"
 
+#include <arpa/inet.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <signal.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -97,11 +100,40 @@ TEST(ChildProcess, DiesWithTheThreadThatStartedIt) {
   std::filesystem::remove(note);
 }
 
-TEST(FreePort, CanBeBound) {
-  const auto port = find_free_port("127.0.0.1");
-  ASSERT_TRUE(port);
-  EXPECT_FALSE(is_port_busy("127.0.0.1", *port));
-  EXPECT_TRUE(is_port_busy("256.1.1.1", *port));
+// A socket with `option` that listens at `address`, or tried to: below 0.
+int listen_at(const HostPort& address, int option) {
+  const int fd = socket(AF_INET, SOCK_STREAM, 0);
+  const int on = 1;
+  sockaddr_in place{};
+  place.sin_family = AF_INET;
+  place.sin_port = htons(address.port);
+  inet_pton(AF_INET, address.host.c_str(), &place.sin_addr);
+  if ((option != 0 && setsockopt(fd, SOL_SOCKET, option, &on, sizeof(on)) != 0) ||
+      bind(fd, reinterpret_cast<const sockaddr*>(&place), sizeof(place)) != 0 ||
+      listen(fd, 1) != 0) {
+    close(fd);
+    return -1;
+  }
+  return fd;
+}
+
+TEST(HeldAddress, IsItsServersAlone) {
+  auto held = HeldAddress::hold("127.0.0.1");
+  ASSERT_TRUE(held) << held.error().message;
+  const HostPort address = held->address();
+  EXPECT_EQ(listen_at(address, 0), -1);
+  for (const int option : {SO_REUSEADDR, SO_REUSEPORT}) {
+    const int server = listen_at(address, option);
+    ASSERT_GE(server, 0) << option;
+    EXPECT_TRUE(is_port_busy(address.host, address.port));
+    close(server);
+  }
+  EXPECT_FALSE(is_port_busy(address.host, address.port));
+  EXPECT_TRUE(is_port_busy("256.1.1.1", address.port));
+  EXPECT_FALSE(HeldAddress::hold("256.1.1.1"));
+  const HeldAddress moved = std::move(*held);
+  EXPECT_EQ(moved.address(), address);
+  EXPECT_EQ(listen_at(address, 0), -1);
 }
 
 }  // namespace

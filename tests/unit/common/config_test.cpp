@@ -211,8 +211,12 @@ TEST(Config, RefusesWithPlaceAndReason) {
       {"kv: {\n", "c.yaml:4: not valid YAML: end of map flow not found"},
       {"---\nkv: {}\n", "c.yaml: holds more than one YAML document"},
       {"kv:\n  arena_mb: x\n  block_tokens: y\n",
-       "c.yaml:5: kv.block_tokens: expected a whole number, got 'y'\n"
-       "c.yaml:4: kv.arena_mb: expected a whole number, got 'x'"},
+       "c.yaml:4: kv.arena_mb: expected a whole number, got 'x'\n"
+       "c.yaml:5: kv.block_tokens: expected a whole number, got 'y'"},
+      {"log:\n  level: loud\n\n\n\n\nkv:\n  arena_bm: 1\ngatewy: {}\n",
+       "c.yaml:4: log.level: must be one of trace, debug, info, warn, error; got 'loud'\n"
+       "c.yaml:10: unknown key 'arena_bm' in 'kv'; did you mean 'arena_mb'?\n"
+       "c.yaml:11: unknown key 'gatewy'; did you mean 'gateway'?"},
   };
   for (const auto& file : files) {
     const auto config = parse_config(kMinimal + file.text, "c.yaml", {});
@@ -280,6 +284,13 @@ TEST(Config, RefusesWrongOverrides) {
     ASSERT_FALSE(config) << assignment;
     EXPECT_EQ(config.error().message, message);
   }
+}
+
+TEST(Config, FaultsOfOverridesComeLast) {
+  EXPECT_EQ(parse_config("log:\n  level: loud\n", "c.yaml", {"kv.arena_mb=x"}).error().message,
+            "c.yaml:2: log.level: must be one of trace, debug, info, warn, error; got 'loud'\n"
+            "c.yaml: cluster.token: is required\n"
+            "--set kv.arena_mb: kv.arena_mb: expected a whole number, got 'x'");
 }
 
 TEST(Config, MessagesNeverShowTheToken) {

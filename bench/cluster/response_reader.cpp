@@ -1,8 +1,9 @@
-#include "bench/gateway/response_reader.h"
+#include "bench/cluster/response_reader.h"
 
 #include <algorithm>
 #include <cctype>
 #include <charconv>
+#include <limits>
 
 namespace baton::bench {
 namespace {
@@ -39,13 +40,14 @@ void ResponseReader::read_head() {
     return;
   }
   retry_after_ = !value_of(head, "retry-after").empty();
+  const std::string_view length = value_of(head, "content-length");
   if (value_of(head, "transfer-encoding") == "chunked") {
     state_ = State::ChunkSize;
+  } else if (length.empty()) {
+    left_ = std::numeric_limits<std::uint64_t>::max();
+    state_ = State::BodyToEnd;
   } else {
-    state_ = to_number(value_of(head, "content-length"), left_, 10) ? State::Body : State::Broken;
-    if (state_ == State::Body && left_ == 0) {
-      state_ = State::Done;
-    }
+    state_ = !to_number(length, left_, 10) ? State::Broken : left_ == 0 ? State::Done : State::Body;
   }
   line_.clear();
 }
@@ -83,6 +85,7 @@ std::size_t ResponseReader::feed(std::string_view bytes, const OnBody& on_body) 
         break;
       }
       case State::Body:
+      case State::BodyToEnd:
       case State::ChunkData: {
         const auto count =
             static_cast<std::size_t>(std::min<std::uint64_t>(left_, bytes.size() - used));

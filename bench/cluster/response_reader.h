@@ -1,5 +1,6 @@
-// Reads one HTTP/1.1 response from bytes as they come: head, then a body of known length or in
-// chunks. It keeps nothing of the body; what belongs to it is handed on.
+// Reads one HTTP/1.1 response from bytes as they come: head, then a body of known length, in
+// chunks, or up to the end of the connection. It keeps nothing of the body; what belongs to it is
+// handed on.
 //
 // Thread: one owner. Failure: bytes that are no such response make it `broken`.
 #pragma once
@@ -17,6 +18,8 @@ class ResponseReader {
 
   // Takes bytes up to the end of the response and gives how many; the rest is of the next one.
   std::size_t feed(std::string_view bytes, const OnBody& on_body);
+  // The server has closed: a body whose length nobody told is whole.
+  void end() { state_ = state_ == State::BodyToEnd ? State::Done : state_; }
   void reset() { *this = ResponseReader(); }
 
   bool is_done() const { return state_ == State::Done; }
@@ -29,6 +32,7 @@ class ResponseReader {
   enum class State : std::uint8_t {
     Head,
     Body,
+    BodyToEnd,
     ChunkSize,
     ChunkData,
     ChunkEnd,
@@ -44,7 +48,6 @@ class ResponseReader {
   State state_ = State::Head;
   int status_ = 0;
   bool retry_after_ = false;
-  bool chunked_ = false;
   std::uint64_t left_ = 0;  // of the body or the chunk
   std::string line_;        // head, or a chunk's size
 };
