@@ -83,7 +83,7 @@ struct EngineBenchReport {
 
 Result<EngineBenchReport> run_engine_bench(const EngineBenchOptions& options);
 
-// One line. Tables for the terminal, with a bar a ratio, and for docs/performance.md.
+// One line. Tables for the terminal, with a bar a ratio, and for docs/performance/engine.md.
 std::string to_json(const EngineBenchReport& report);
 std::string to_text(const EngineBenchReport& report);
 std::string to_markdown(const EngineBenchReport& report);
