@@ -142,15 +142,20 @@ void DecodeNode::make_scheduler() {
           .node = deps_.identity.name},
       [this] { drain_.check(); },
       deps_.grammars);
-  service_ = std::make_unique<Service>(*grants_,
-                                       *scheduler_,
-                                       deps_.kv,
-                                       probe_,
-                                       deps_.artifacts,
-                                       deps_.identity,
-                                       drain_,
-                                       config,
-                                       deps_.log);
+  service_ = std::make_unique<Service>(
+      Service::Parts{
+          .grants = *grants_,
+          .scheduler = *scheduler_,
+          .writers = *writers_,
+          .stream = stream_,
+          .kv = deps_.kv,
+          .probe = probe_,
+          .artifacts = deps_.artifacts,
+          .identity = deps_.identity,
+          .drain = drain_,
+          .log = deps_.log,
+          .life_of = [this](node::ClientId client) { return gateways_->life_of(client); }},
+      config);
   gateways_ = std::make_unique<node::GatewayLinks>(
       deps_,
       node::GatewayHandlers{

@@ -77,7 +77,7 @@ Result<GrantTable::Blocks> GrantTable::take_blocks(const GenerateRequest& reques
 }
 
 Result<KvGrant> GrantTable::grant(node::ClientId client,
-                                  const GenerateRequest& request,
+                                  GenerateRequest request,
                                   const engine::RequestSize& size,
                                   const Terms& terms) {
   const KvLayout& layout = kv_.layout();
@@ -87,9 +87,9 @@ Result<KvGrant> GrantTable::grant(node::ClientId client,
   grant->lease = draw_lease();
   grant->epoch = Epoch{next_epoch_++};
   grant->client = client;
-  grant->request = request;
-  grant->size = size;
   grant->deadline = executor_.now() + request.deadline;
+  grant->request = std::move(request);
+  grant->size = size;
   grant->prefix = std::move(blocks.prefix);
   grant->blocks = std::move(blocks.own);
   for (engine::BlockLease& block : grant->blocks) {
@@ -327,9 +327,10 @@ bool GrantTable::renew(WriterId writer, LeaseId lease, Epoch epoch) {
   return true;
 }
 
-void GrantTable::abort(LeaseId lease, Epoch epoch, const std::string& reason) {
+void GrantTable::abort(LeaseId lease, Epoch epoch, const std::string& reason, bool tell_gateway) {
   if (Grant* grant = find(lease, epoch)) {
-    revoke(*grant, {ErrorCode::Cancelled, reason}, false, false);
+    const ErrorCode code = tell_gateway ? ErrorCode::PeerDead : ErrorCode::Cancelled;
+    revoke(*grant, {code, reason}, false, tell_gateway);
   }
 }
 

@@ -86,15 +86,15 @@ class GrantTable {
   // A lease's name that nobody can guess; it means nothing until a grant has it.
   LeaseId draw_lease() const { return {random_(), random_()}; }
   Result<KvGrant> grant(node::ClientId client,
-                        const GenerateRequest& request,
+                        GenerateRequest request,
                         const engine::RequestSize& size,
                         const Terms& terms);
   Status commit(WriterId writer, const wire::Commit& commit);
-  // A prefill node works on the lease: binds it to that connection and renews it. False: there is
-  // no such lease any more.
+  // A prefill node works on the lease, or has been handed it: binds it to that connection and
+  // renews it. False: there is no such lease any more.
   bool renew(WriterId writer, LeaseId lease, Epoch epoch);
-  // The writer gives the lease up.
-  void abort(LeaseId lease, Epoch epoch, const std::string& reason);
+  // The writer gives the lease up. `tell_gateway`: it could not say so to the gateway itself.
+  void abort(LeaseId lease, Epoch epoch, const std::string& reason, bool tell_gateway);
   // The writer's answer to an Abort, or a Commit that came too late.
   void quiesced(WriterId writer, LeaseId lease, Epoch epoch);
   // True when a grant of that request was open.

@@ -61,7 +61,7 @@ Probe::Probe(Metrics& metrics)
       preempted_(ended_counter(metrics, "preempted")),
       drained_(ended_counter(metrics, "draining")),
       late_(ended_counter(metrics, "deadline")),
-      busy_(metrics.counter("baton_decode_busy_total", "Reserves answered by Busy")),
+      busy_(metrics.counter("baton_decode_busy_total", "Reserves refused as Busy")),
       received_(metrics.counter("baton_decode_kv_bytes_total",
                                 "KV bytes of verified grants, counted as they landed")),
       pulls_served_(pull_counter(metrics, "served")),

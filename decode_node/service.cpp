@@ -9,50 +9,31 @@
 
 namespace baton::decode_node {
 
-Service::Service(GrantTable& grants,
-                 Scheduler& scheduler,
-                 engine::KvMemory& kv,
-                 Probe& probe,
-                 const node::Artifacts& artifacts,
-                 const node::NodeIdentity& identity,
-                 node::Drain& drain,
-                 DecodeSection config,
-                 const Logger& log)
-    : grants_(grants),
-      scheduler_(scheduler),
-      kv_(kv),
-      probe_(probe),
-      artifacts_(artifacts),
-      identity_(identity),
-      drain_(drain),
-      config_(std::move(config)),
-      log_(log) {}
+Service::Service(Parts parts, DecodeSection config)
+    : parts_(std::move(parts)), config_(std::move(config)) {}
 
 void Service::on_frame(node::ClientId client, Channel& channel, wire::Frame frame) {
   switch (frame.body_case()) {
     case wire::Frame::kReserve: {
-      auto grant = reserve(client, frame.reserve());
-      if (!grant) {
-        if (grant.error().code == ErrorCode::Busy) {
-          probe_.busy();
+      wire::Reserve& message = *frame.mutable_reserve();
+      if (const Status taken = reserve(client, channel, message); !taken) {
+        if (taken.error().code == ErrorCode::Busy) {
+          parts_.probe.busy();
         }
-        channel.answer_error(frame, grant.error());
+        parts_.stream.send_now(client, node::refusal_event(message.request(), taken.error()));
         return;
       }
       ++num_taken_;
-      wire::Frame granted;
-      *granted.mutable_granted()->mutable_grant() = to_wire(*grant);
-      channel.answer(frame, std::move(granted));
       return;
     }
     case wire::Frame::kCancel:
       cancel(client, frame.cancel());
       return;
     case wire::Frame::kArtifactRequest:
-      artifacts_.answer(channel, frame);
+      parts_.artifacts.answer(channel, frame);
       return;
     case wire::Frame::kDrain:
-      drain_.answer(channel, frame);
+      parts_.drain.answer(channel, frame);
       return;
     default:
       channel.answer_error(
@@ -60,42 +41,70 @@ void Service::on_frame(node::ClientId client, Channel& channel, wire::Frame fram
   }
 }
 
-Result<KvGrant> Service::reserve(node::ClientId client, const wire::Reserve& message) {
-  BATON_TRY(drain_.check_open());
-  BATON_ASSIGN(node::Asked asked, node::read_request(message.request(), identity_, log_));
+Status Service::reserve(node::ClientId client, Channel& channel, wire::Reserve& message) {
+  BATON_TRY(parts_.drain.check_open());
+  BATON_ASSIGN(node::Asked asked,
+               node::read_request(message.request(), parts_.identity, parts_.log));
   // Grants count: a sequence whose blocks arrive must find a place in the batch.
-  const std::uint32_t in_work = scheduler_.num_running() + grants_.num_open();
-  if (in_work >= scheduler_.batch_limit()) {
+  const std::uint32_t in_work = parts_.scheduler.num_running() + parts_.grants.num_open();
+  if (in_work >= parts_.scheduler.batch_limit()) {
     return fail(ErrorCode::Busy,
                 fmt::format("node {} has {} requests in work, its limit; retry when one has ended",
-                            identity_.name,
+                            parts_.identity.name,
                             in_work));
   }
   // Each request that may outgrow its blocks keeps one block away from newcomers.
   const GrantTable::Terms terms{
       .output_tokens = message.reserve_full() ? 0 : config_.expected_output_tokens,
-      .headroom = scheduler_.num_growing() + grants_.num_growing()};
+      .headroom = parts_.scheduler.num_growing() + parts_.grants.num_growing()};
   if (message.local()) {
     return reserve_local(client, std::move(asked.request), asked.size, terms);
   }
-  auto grant = grants_.grant(client, asked.request, asked.size, terms);
-  if (grant) {
-    scheduler_.expect(asked.request.grammar);  // compiled while the prompt is computed elsewhere
-  }
-  return grant;
+  const Grammar grammar = asked.request.grammar;
+  BATON_ASSIGN(const KvGrant grant,
+               parts_.grants.grant(client, std::move(asked.request), asked.size, terms));
+  hand_on(client, channel, message, grant);
+  parts_.scheduler.expect(grammar);  // compiled while the prompt is computed elsewhere
+  return {};
 }
 
-Result<KvGrant> Service::reserve_local(node::ClientId client,
-                                       GenerateRequest request,
-                                       const engine::RequestSize& size,
-                                       const GrantTable::Terms& terms) {
-  const std::uint32_t block_tokens = kv_.layout().block_tokens;
+void Service::hand_on(node::ClientId client,
+                      Channel& channel,
+                      wire::Reserve& message,
+                      const KvGrant& grant) {
+  const WriterId writer =
+      parts_.writers.find(message.prefill_node(), Incarnation{message.prefill_incarnation()});
+  const node::GatewayLife* gateway = parts_.life_of(client);
+  wire::Frame frame;
+  if (writer == WriterId{} || gateway == nullptr) {
+    wire::Granted& granted = *frame.mutable_granted();
+    *granted.mutable_grant() = to_wire(grant);
+    granted.set_request(message.request().id());
+    granted.set_attempt(message.request().attempt());
+    channel.send(std::move(frame));
+    return;
+  }
+  // From now on the grant ends with that connection, and an Abort follows the request on it.
+  parts_.grants.renew(writer, grant.lease, grant.epoch);
+  wire::Prefill& prefill = *frame.mutable_prefill();
+  prefill.mutable_request()->Swap(message.mutable_request());
+  *prefill.mutable_grant() = to_wire(grant);
+  prefill.set_gateway(gateway->name);
+  prefill.set_gateway_incarnation(gateway->incarnation.value);
+  parts_.writers.send(writer, std::move(frame));
+}
+
+Status Service::reserve_local(node::ClientId client,
+                              GenerateRequest request,
+                              const engine::RequestSize& size,
+                              const GrantTable::Terms& terms) {
+  const std::uint32_t block_tokens = parts_.kv.layout().block_tokens;
   // The last token is always computed: its result gives the first new one. So is every token whose
   // log-probability is asked for.
   const std::uint32_t max_prefix =
       engine::wants_prompt_logprobs(request) ? 0 : (size.context - 1) / block_tokens;
   const std::uint32_t cached =
-      kv_.index().peek(engine::context_of(request), max_prefix) * block_tokens;
+      parts_.kv.index().peek(engine::context_of(request), max_prefix) * block_tokens;
   // A resumed request has grown; where it was taken by its prompt, it is taken again.
   if (size.context - cached > config_.local_prefill_max_tokens &&
       request.prompt.size() > config_.local_prefill_max_tokens) {
@@ -103,10 +112,11 @@ Result<KvGrant> Service::reserve_local(node::ClientId client,
                 fmt::format("{} tokens are to be prefilled and node {} takes up to {} "
                             "(decode.local_prefill_max_tokens)",
                             size.context - cached,
-                            identity_.name,
+                            parts_.identity.name,
                             config_.local_prefill_max_tokens));
   }
-  BATON_ASSIGN(GrantTable::Blocks blocks, grants_.take_blocks(request, size, max_prefix, terms));
+  BATON_ASSIGN(GrantTable::Blocks blocks,
+               parts_.grants.take_blocks(request, size, max_prefix, terms));
   const std::uint32_t held = blocks.prefix.num_blocks();
   Scheduler::Arrival arrival;
   arrival.client = client;
@@ -118,20 +128,12 @@ Result<KvGrant> Service::reserve_local(node::ClientId client,
       size,
       engine::BlockTable(std::move(blocks.prefix), std::move(blocks.own)),
       held * block_tokens);
-  scheduler_.add(std::move(arrival));
-  KvGrant none;
-  none.node = identity_.name;
-  none.incarnation = identity_.incarnation;
-  none.lease = grants_.draw_lease();  // opens nothing: no bytes may come for it
-  none.layout_hash = kv_.layout().hash();
-  none.layout = kv_.layout();
-  none.control_address = identity_.control_address;
-  none.prefix_blocks = held;
-  return none;
+  parts_.scheduler.add(std::move(arrival));
+  return {};
 }
 
 void Service::on_verified(std::unique_ptr<Grant> grant) {
-  probe_.received(grant->landed.bytes);
+  parts_.probe.received(grant->landed.bytes);
   Scheduler::Arrival arrival;
   arrival.client = grant->client;
   arrival.deadline = grant->deadline;
@@ -146,20 +148,20 @@ void Service::on_verified(std::unique_ptr<Grant> grant) {
       grant->size,
       engine::BlockTable(std::move(grant->prefix), std::move(grant->blocks)),
       received);
-  scheduler_.add(std::move(arrival));
+  parts_.scheduler.add(std::move(arrival));
 }
 
 void Service::cancel(node::ClientId client, const wire::Cancel& message) {
   const RequestId request{message.request()};
   const Attempt attempt{message.attempt()};
-  if (!grants_.cancel(client, request, attempt)) {
-    scheduler_.cancel(client, request, attempt);
+  if (!parts_.grants.cancel(client, request, attempt)) {
+    parts_.scheduler.cancel(client, request, attempt);
   }
 }
 
 void Service::on_client_lost(node::ClientId client) {
-  grants_.client_lost(client);
-  scheduler_.cancel_client(client);
+  parts_.grants.client_lost(client);
+  parts_.scheduler.cancel_client(client);
 }
 
 }  // namespace baton::decode_node

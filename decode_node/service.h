@@ -1,7 +1,8 @@
-// What gateways ask of a decode node: Reserve (a grant, or a local prefill), Cancel, the tokenizer.
+// What gateways ask of a decode node: Reserve (a grant, handed on to the prefill node with its
+// request; or a local prefill), Cancel, the tokenizer.
 //
-// Owner: DecodeNode. Thread: control strand. Failure: every wrong request is answered by a Refusal
-// and changes nothing.
+// Owner: DecodeNode. Thread: control strand. Failure: every wrong request is refused by an error
+// event and changes nothing.
 #pragma once
 
 #include <functional>
@@ -12,23 +13,32 @@
 #include "decode_node/grant_table.h"
 #include "decode_node/probe.h"
 #include "decode_node/scheduler.h"
+#include "decode_node/writers.h"
 #include "node/artifacts.h"
+#include "node/client.h"
 #include "node/drain.h"
 #include "node/identity.h"
+#include "node/token_stream.h"
 
 namespace baton::decode_node {
 
 class Service {
  public:
-  Service(GrantTable& grants,
-          Scheduler& scheduler,
-          engine::KvMemory& kv,
-          Probe& probe,
-          const node::Artifacts& artifacts,
-          const node::NodeIdentity& identity,
-          node::Drain& drain,
-          DecodeSection config,
-          const Logger& log);
+  struct Parts {
+    GrantTable& grants;
+    Scheduler& scheduler;
+    Writers& writers;
+    node::TokenStream& stream;
+    engine::KvMemory& kv;
+    Probe& probe;
+    const node::Artifacts& artifacts;
+    const node::NodeIdentity& identity;
+    node::Drain& drain;
+    const Logger& log;
+    // Whose connection a client is; null once it is gone.
+    std::function<const node::GatewayLife*(node::ClientId)> life_of;
+  };
+  Service(Parts parts, DecodeSection config);
   Service(const Service&) = delete;
   Service& operator=(const Service&) = delete;
   ~Service() = default;
@@ -41,22 +51,20 @@ class Service {
   std::uint64_t num_taken() const { return num_taken_; }
 
  private:
-  Result<KvGrant> reserve(node::ClientId client, const wire::Reserve& message);
-  Result<KvGrant> reserve_local(node::ClientId client,
-                                GenerateRequest request,
-                                const engine::RequestSize& size,
-                                const GrantTable::Terms& terms);
+  Status reserve(node::ClientId client, Channel& channel, wire::Reserve& message);
+  Status reserve_local(node::ClientId client,
+                       GenerateRequest request,
+                       const engine::RequestSize& size,
+                       const GrantTable::Terms& terms);
+  // Takes the request out of `message`.
+  void hand_on(node::ClientId client,
+               Channel& channel,
+               wire::Reserve& message,
+               const KvGrant& grant);
   void cancel(node::ClientId client, const wire::Cancel& message);
 
-  GrantTable& grants_;
-  Scheduler& scheduler_;
-  engine::KvMemory& kv_;
-  Probe& probe_;
-  const node::Artifacts& artifacts_;
-  const node::NodeIdentity& identity_;
-  node::Drain& drain_;
+  const Parts parts_;
   const DecodeSection config_;
-  const Logger& log_;
   std::uint64_t num_taken_ = 0;
 };
 

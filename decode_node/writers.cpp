@@ -26,6 +26,7 @@ void Writers::add(std::unique_ptr<Channel> channel,
   auto writer = std::make_unique<Writer>();
   writer->id = WriterId{next_id_++};
   writer->node = hello.node();
+  writer->incarnation = Incarnation{hello.incarnation()};
   writer->channel = std::move(channel);
   writer->inlet = std::move(inlet);
   Writer& added = *writer;
@@ -83,7 +84,7 @@ void Writers::abort(Writer& writer, const wire::Abort& message) {
   if (pulls_.abort(lease, epoch)) {
     return;  // Quiesced follows when it is
   }
-  grants_.abort(lease, epoch, message.reason());
+  grants_.abort(lease, epoch, message.reason(), message.tell_gateway());
   // A pull that is over here, or was never begun: nothing is written under its lease.
   wire::Frame quiet;
   set_lease(*quiet.mutable_quiesced(), lease, epoch);
@@ -105,13 +106,27 @@ void Writers::on_heartbeat(Writer& writer, const wire::Heartbeat& heartbeat) {
   writer.channel->send(std::move(own));
 }
 
-void Writers::send_abort(WriterId writer, const wire::Abort& abort) {
+WriterId Writers::find(const NodeName& node, Incarnation incarnation) const {
+  WriterId newest{};  // an older one is about to be lost
+  for (const auto& [id, writer] : writers_) {
+    if (writer->incarnation == incarnation && writer->node == node && writer->channel->is_open()) {
+      newest = id;
+    }
+  }
+  return newest;
+}
+
+void Writers::send(WriterId writer, wire::Frame frame) {
   const auto found = writers_.find(writer);
   if (found != writers_.end()) {
-    wire::Frame frame;
-    *frame.mutable_abort() = abort;
     found->second->channel->send(std::move(frame));
   }
+}
+
+void Writers::send_abort(WriterId writer, const wire::Abort& abort) {
+  wire::Frame frame;
+  *frame.mutable_abort() = abort;
+  send(writer, std::move(frame));
 }
 
 void Writers::lost(WriterId id, const Error& why) {

@@ -1,5 +1,5 @@
-// The control connections of prefill nodes: Commits, leases in work, aborts both ways, and what
-// happens when one is lost.
+// The control connections of prefill nodes: requests handed on, Commits, leases in work, aborts
+// both ways, and what happens when one is lost.
 //
 // Owner: DecodeNode. Thread: control strand. Failure: a connection that is lost, misses its
 // heartbeats or tells of a data thread that stands still takes its uncommitted leases with it.
@@ -38,6 +38,10 @@ class Writers {
   void add(std::unique_ptr<Channel> channel,
            const wire::Hello& hello,
            std::unique_ptr<transfer::Inlet> inlet);
+  // The open connection of that life of a prefill node, the newest; zero: there is none.
+  WriterId find(const NodeName& node, Incarnation incarnation) const;
+  // Dropped when the connection is gone.
+  void send(WriterId writer, wire::Frame frame);
   void send_abort(WriterId writer, const wire::Abort& abort);
   void close_all();
   std::uint32_t num_connected() const { return static_cast<std::uint32_t>(writers_.size()); }
@@ -46,6 +50,7 @@ class Writers {
   struct Writer {
     WriterId id;
     NodeName node;
+    Incarnation incarnation{};
     std::unique_ptr<Channel> channel;
     std::unique_ptr<transfer::Inlet> inlet;
     std::optional<HeartbeatWatch> watch;

@@ -75,7 +75,6 @@ TrackerOptions tracker_options(const ClusterConfig& config,
   TrackerOptions options = limits_of(config);
   options.on_submitted = std::move(on_submitted);
   options.on_ended = std::move(on_ended);
-  options.call_timeout = tuning.call_timeout;
   options.restart_wait = tuning.restart_wait;
   options.failover.max_node_losses = config.gateway.max_node_losses;
   options.routing.policy = route_policy_named(config.gateway.routing.policy);
@@ -151,15 +150,17 @@ struct Gateway::Parts {
             config.cluster,
             "gateway",
             Incarnation{random()},
-            MembershipHandlers{[this](Node& node) { on_node_up(node); },
-                               [this](Node& node) { on_node_changed(node); },
-                               [this](Node& node, const wire::TokenFrame& frame) {
-                                 tracker.on_tokens(node, frame);
-                               },
-                               [this](Node& node, const Error& why) { on_node_down(node, why); },
-                               [this](Node& node, const wire::KvEvents& events) {
-                                 tracker.on_kv_events(node, events);
-                               }}),
+            MembershipHandlers{
+                [this](Node& node) { on_node_up(node); },
+                [this](Node& node) { on_node_changed(node); },
+                [this](Node& node, const wire::TokenFrame& frame) {
+                  tracker.on_tokens(node, frame);
+                },
+                [this](Node& node, const Error& why) { on_node_down(node, why); },
+                [this](Node& node, const wire::KvEvents& events) {
+                  tracker.on_kv_events(node, events);
+                },
+                [this](Node& node, wire::Granted& granted) { tracker.on_granted(node, granted); }}),
         health(log, &metrics, breaker_limits(config), [this] { publisher.publish(); }),
         tracker(control.executor(),
                 membership,

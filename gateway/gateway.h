@@ -21,7 +21,6 @@ struct GatewayTuning {
   std::uint32_t pool_threads = 2;
   int send_buffer_bytes = 0;
   std::chrono::milliseconds tick{500};
-  std::chrono::milliseconds call_timeout{5'000};
   std::chrono::milliseconds restart_wait{15'000};
 };
 

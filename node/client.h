@@ -15,6 +15,13 @@ namespace baton::node {
 // One connection of one gateway; a new connection is a new client.
 using ClientId = StrongId<struct ClientIdTag, std::uint64_t>;
 
+// One life of a gateway's process, as other nodes know it.
+struct GatewayLife {
+  NodeName name;
+  Incarnation incarnation{};
+  bool operator==(const GatewayLife&) const = default;
+};
+
 using FrameSender = std::function<void(ClientId, wire::Frame)>;
 
 }  // namespace baton::node

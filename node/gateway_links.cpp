@@ -71,6 +71,7 @@ void GatewayLinks::stop() {
 
 void GatewayLinks::on_up(Link& link, const wire::Welcome& welcome) {
   link.client = ClientId{next_client_++};
+  link.life = {welcome.node(), Incarnation{welcome.incarnation()}};
   link.told.clear();
   log_.info("registered with gateway {} at {}", welcome.node(), link.peer->address());
   // The gateway may ask for a slower beat than configured here, never for none.
@@ -123,6 +124,19 @@ void GatewayLinks::send(ClientId client, wire::Frame frame) {
       return;
     }
   }
+}
+
+const GatewayLife* GatewayLinks::life_of(ClientId client) const {
+  const auto found =
+      std::ranges::find_if(links_, [client](const auto& link) { return link->client == client; });
+  return client == ClientId{} || found == links_.end() ? nullptr : &(*found)->life;
+}
+
+ClientId GatewayLinks::client_of(const GatewayLife& gateway) const {
+  const auto found = std::ranges::find_if(links_, [&](const auto& link) {
+    return link->client != ClientId{} && link->life == gateway;
+  });
+  return found == links_.end() ? ClientId{} : (*found)->client;
 }
 
 std::uint32_t GatewayLinks::num_up() const {

@@ -40,6 +40,10 @@ class GatewayLinks {
   void stop();
   // To one client; dropped when it is gone.
   void send(ClientId client, wire::Frame frame);
+  // Whose connection a client is; null once it is gone.
+  const GatewayLife* life_of(ClientId client) const;
+  // Zero: that gateway is not connected.
+  ClientId client_of(const GatewayLife& gateway) const;
   // A heartbeat to everybody now, for a change that should not wait.
   void beat_now();
   std::uint32_t num_up() const;
@@ -48,6 +52,7 @@ class GatewayLinks {
   struct Link {
     std::unique_ptr<PeerLink> peer;
     ClientId client{};                     // of the connection that is up
+    GatewayLife life;                      // while up
     std::optional<KvEventFeed> events;     // while up
     std::optional<HeartbeatSender> beats;  // while up
     std::string told;                      // why the last dial failed; a line a reason, not a dial

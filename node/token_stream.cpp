@@ -33,4 +33,11 @@ TokenEvent error_event(RequestId request, Attempt attempt, std::uint32_t choice,
   return event;
 }
 
+TokenEvent refusal_event(const wire::GenerateRequest& request, Error error) {
+  TokenEvent event =
+      error_event(RequestId{request.id()}, Attempt{request.attempt()}, 0, std::move(error));
+  event.refused = true;
+  return event;
+}
+
 }  // namespace baton::node

@@ -29,5 +29,7 @@ class TokenStream {
 
 // The end of a request by an error, with no token.
 TokenEvent error_event(RequestId request, Attempt attempt, std::uint32_t choice, Error error);
+// What was asked for is not taken on. The message may be broken: its numbers are told as they are.
+TokenEvent refusal_event(const wire::GenerateRequest& request, Error error);
 
 }  // namespace baton::node

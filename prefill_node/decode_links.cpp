@@ -42,7 +42,7 @@ void DecodeLinks::post(std::function<void()> task) {
   });
 }
 
-UserId DecodeLinks::join(const KvGrant& grant, LinkUser user, LeaseOwner owner) {
+UserId DecodeLinks::join(const KvGrant& grant, LinkUser user, LeaseOwner owner, bool is_bound) {
   auto found = std::ranges::find_if(
       links_, [&](const Link& link) { return link.address == grant.control_address; });
   if (found != links_.end() && found->is_up() && found->incarnation != grant.incarnation) {
@@ -62,7 +62,9 @@ UserId DecodeLinks::join(const KvGrant& grant, LinkUser user, LeaseOwner owner) 
                           .owner = owner,
                           .calls = std::move(user)});
   if (link.is_up()) {
-    beat(link);  // binds the lease to this connection now
+    if (!is_bound) {
+      beat(link);  // binds the lease to this connection now
+    }
     post([this, number = link.number] {
       if (Link* link = find(number)) {
         greet(*link);
@@ -202,6 +204,9 @@ void DecodeLinks::on_frame(Link& link, const wire::Frame& frame) {
       }
     }
   }
+  if (frame.has_prefill()) {
+    return handed(link, frame.prefill());
+  }
   if (frame.body_case() != wire::Frame::kAbort) {
     link.data_watch->beat(frame.heartbeat().load().reactor_ticks());  // an answer to a heartbeat
     return;
@@ -215,6 +220,26 @@ void DecodeLinks::on_frame(Link& link, const wire::Frame& frame) {
       return;
     }
   }
+}
+
+void DecodeLinks::handed(const Link& link, const wire::Prefill& message) {
+  const std::uint64_t number = link.number;
+  const Status told = on_handed_ ? on_handed_({link.address, link.incarnation}, message)
+                                 : fail(ErrorCode::ProtocolError, "nobody takes requests here");
+  Link* now = find(number);  // what was begun may have lost it
+  if (told || now == nullptr || !now->is_up()) {
+    return;
+  }
+  log_.warn("request {:016x} handed on by the decode node at {} is given back: {}",
+            message.request().id(),
+            now->address,
+            told.error().message);
+  wire::Frame frame;
+  wire::Abort& abort = *frame.mutable_abort();
+  set_lease(abort, lease_of(message.grant()), Epoch{message.grant().epoch()});
+  abort.set_reason(told.error().message);
+  abort.set_tell_gateway(true);
+  now->channel->send(std::move(frame));
 }
 
 void DecodeLinks::beat(Link& link) {

@@ -1,8 +1,9 @@
 // A prefill node's connections to decode nodes: made at first use, kept, dropped whole when either
 // half (control channel, data endpoint) breaks, and made again at the next use.
 //
-// A user of a link registers its lease: the lease is then named in every heartbeat, which binds and
-// renews it, and the user hears when the decode node ends it or the link is lost.
+// Decode nodes hand requests on over their links. A user of a link registers its lease: the lease
+// is then named in every heartbeat, which binds and renews it, and the user hears when the decode
+// node ends it or the link is lost.
 //
 // Owner: PrefillNode. Thread: control strand; the transport's callbacks post themselves there.
 // Failure: a user that waits gets the dial's error; StaleIncarnation when the decode node is
@@ -24,6 +25,7 @@
 #include "common/rpc/heartbeat.h"
 #include "common/rpc/network.h"
 #include "common/types/kv_grant.h"
+#include "common/wire/control.pb.h"
 #include "node/data_watch.h"
 #include "node/identity.h"
 #include "transfer/transport.h"
@@ -48,6 +50,15 @@ using UserId = StrongId<struct LinkUserTag, std::uint64_t>;
 
 class DecodeLinks {
  public:
+  // Of the decode node at the other end.
+  struct Life {
+    std::string address;
+    Incarnation incarnation{};
+  };
+  // A request that this decode node hands on. An error: nobody could be told, and the decode node
+  // gets the lease back with its sentence.
+  using HandedOn = std::function<Status(const Life&, const wire::Prefill&)>;
+
   DecodeLinks(Executor& executor,
               Network& network,
               transfer::Transport& transport,
@@ -59,8 +70,14 @@ class DecodeLinks {
   DecodeLinks& operator=(const DecodeLinks&) = delete;
   ~DecodeLinks() = default;
 
-  // Joins the link to the grant's node, dialling when there is none.
-  UserId join(const KvGrant& grant, LinkUser user, LeaseOwner owner = LeaseOwner::DecodeNode);
+  // Set before any link is up.
+  void set_on_handed(HandedOn on_handed) { on_handed_ = std::move(on_handed); }
+  // Joins the link to the grant's node, dialling when there is none. `is_bound`: it came by that
+  // link, so that the decode node needs no word of it yet.
+  UserId join(const KvGrant& grant,
+              LinkUser user,
+              LeaseOwner owner = LeaseOwner::DecodeNode,
+              bool is_bound = false);
   void leave(UserId id);
   // Tells the decode node to end the lease. True: told; the user stays until it leaves. False: it
   // will be told when the link comes up; the user has left.
@@ -110,6 +127,7 @@ class DecodeLinks {
   void dialed(std::uint64_t number, Result<Dialed> result);
   Status connect(Link& link, Dialed dialed);
   void on_frame(Link& link, const wire::Frame& frame);
+  void handed(const Link& link, const wire::Prefill& message);
   void greet(Link& link);  // tells waiting users
   void beat(Link& link);
   void send_abort(Link& link, const User& user, const std::string& reason);
@@ -126,6 +144,7 @@ class DecodeLinks {
   const HeartbeatLimits limits_;
   const Logger& log_;
   const bool opens_inlets_;  // lets decode nodes write here
+  HandedOn on_handed_;
   std::list<Link> links_;
   std::map<UserId, std::pair<LinkUser, Error>> lost_users_;  // to be told by the next task
   std::uint64_t next_number_ = 1;

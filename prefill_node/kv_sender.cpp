@@ -59,7 +59,7 @@ void KvSender::post(std::function<void()> task) {
   });
 }
 
-void KvSender::start() {
+void KvSender::start(bool is_bound) {
   user_ = links_.join(grant_,
                       LinkUser{.on_up = [this] { on_up(); },
                                .on_lost =
@@ -67,7 +67,9 @@ void KvSender::start() {
                                      user_.reset();
                                      fail(why);
                                    },
-                               .on_abort = [this](const Error& why) { fail(why); }});
+                               .on_abort = [this](const Error& why) { fail(why); }},
+                      LeaseOwner::DecodeNode,
+                      is_bound);
 }
 
 bool KvSender::apply(SendEvent event) {

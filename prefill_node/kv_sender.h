@@ -75,7 +75,8 @@ class KvSender {
   KvSender& operator=(const KvSender&) = delete;
   ~KvSender();
 
-  void start();
+  // `is_bound`: as DecodeLinks::join.
+  void start(bool is_bound = false);
   // The first `tokens` tokens in the table's blocks are there in all layers: sends what they
   // complete and was not sent yet.
   void computed(std::span<const BlockId> table, std::uint32_t tokens);

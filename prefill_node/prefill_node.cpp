@@ -58,14 +58,22 @@ Status PrefillNode::start() {
                                                    .grammars = deps_.grammars},
                                   engine::PrefillLimits{.chunk_tokens = config.chunk_tokens,
                                                         .step_tokens = config.step_tokens});
-  service_ = std::make_unique<Service>(*scheduler_,
-                                       deps_.kv,
-                                       probe_,
-                                       deps_.artifacts,
-                                       deps_.identity,
-                                       drain_,
-                                       config.credits,
-                                       deps_.log);
+  service_ = std::make_unique<Service>(Service::Parts{.scheduler = *scheduler_,
+                                                      .stream = stream_,
+                                                      .kv = deps_.kv,
+                                                      .probe = probe_,
+                                                      .artifacts = deps_.artifacts,
+                                                      .identity = deps_.identity,
+                                                      .drain = drain_,
+                                                      .log = deps_.log,
+                                                      .client_of =
+                                                          [this](const node::GatewayLife& gateway) {
+                                                            return gateways_->client_of(gateway);
+                                                          }},
+                                       config.credits);
+  links_->set_on_handed([this](const DecodeLinks::Life& decode, const wire::Prefill& message) {
+    return service_->on_handed(decode, message);
+  });
   make_gateways();
   gateways_->start();
   if (deps_.tier != nullptr) {

@@ -43,7 +43,7 @@ Probe::Probe(Metrics& metrics)
       cancelled_({cancelled_counter(metrics, "waiting"),
                   cancelled_counter(metrics, "computing"),
                   cancelled_counter(metrics, "delivering")}),
-      busy_(metrics.counter("baton_prefill_busy_total", "Prefills answered by Busy")),
+      busy_(metrics.counter("baton_prefill_busy_total", "Prefills refused as Busy")),
       waiting_(metrics.gauge("baton_prefill_waiting", "Requests waiting for blocks")),
       jobs_(metrics.gauge("baton_prefill_jobs", "Requests in work, transfers included")) {}
 

@@ -19,7 +19,8 @@ Scheduler::Scheduler(Parts parts, engine::PrefillLimits limits)
 void Scheduler::add(node::ClientId client,
                     GenerateRequest request,
                     const engine::RequestSize& size,
-                    KvGrant grant) {
+                    KvGrant grant,
+                    bool is_bound) {
   Job& job = jobs_.emplace_back();
   job.number = next_number_++;
   job.client = client;
@@ -45,7 +46,7 @@ void Scheduler::add(node::ClientId client,
           .on_committed = [this,
                            number = job.number](std::uint64_t bytes) { committed(number, bytes); },
           .on_failed = [this, number = job.number](const Error& why) { failed(number, why); }});
-  job.sender->start();
+  job.sender->start(is_bound);
   job.deadline = parts_.executor.call_after(deadline, [this, number = job.number] {
     const Error why{ErrorCode::Timeout, "the request's deadline has passed"};
     end_if([number](const Job& job) { return job.number == number; }, why.message, &why);

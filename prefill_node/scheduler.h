@@ -60,11 +60,13 @@ class Scheduler {
   Scheduler& operator=(const Scheduler&) = delete;
   ~Scheduler() = default;
 
-  // REQUIRES: the context fits the pool.
+  // `is_bound`: the decode node has bound the grant to its connection. REQUIRES: the context fits
+  // the pool.
   void add(node::ClientId client,
            GenerateRequest request,
            const engine::RequestSize& size,
-           KvGrant grant);
+           KvGrant grant,
+           bool is_bound);
   // No event follows, and no further chunk is computed. False: unknown, or already over.
   bool cancel(node::ClientId client, RequestId request, Attempt attempt);
   void cancel_client(node::ClientId client);

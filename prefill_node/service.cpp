@@ -10,47 +10,23 @@
 
 namespace baton::prefill_node {
 
-Service::Service(Scheduler& scheduler,
-                 const engine::KvMemory& kv,
-                 Probe& probe,
-                 const node::Artifacts& artifacts,
-                 const node::NodeIdentity& identity,
-                 node::Drain& drain,
-                 std::uint32_t credits,
-                 const Logger& log)
-    : scheduler_(scheduler),
-      kv_(kv),
-      probe_(probe),
-      artifacts_(artifacts),
-      identity_(identity),
-      drain_(drain),
-      credits_(credits),
-      log_(log) {}
+Service::Service(Parts parts, std::uint32_t credits)
+    : parts_(std::move(parts)), credits_(credits) {}
 
 void Service::on_frame(node::ClientId client, Channel& channel, wire::Frame frame) {
   switch (frame.body_case()) {
-    case wire::Frame::kPrefill: {
-      if (const Status status = prefill(client, frame.prefill()); !status) {
-        if (status.error().code == ErrorCode::Busy) {
-          probe_.busy();
-        }
-        channel.answer_error(frame, status.error());
-        return;
-      }
-      wire::Frame accepted;
-      accepted.mutable_accepted();
-      channel.answer(frame, std::move(accepted));
+    case wire::Frame::kPrefill:
+      prefill(client, nullptr, frame.prefill());
       return;
-    }
     case wire::Frame::kCancel:
-      scheduler_.cancel(
+      parts_.scheduler.cancel(
           client, RequestId{frame.cancel().request()}, Attempt{frame.cancel().attempt()});
       return;
     case wire::Frame::kArtifactRequest:
-      artifacts_.answer(channel, frame);
+      parts_.artifacts.answer(channel, frame);
       return;
     case wire::Frame::kDrain:
-      drain_.answer(channel, frame);
+      parts_.drain.answer(channel, frame);
       return;
     default:
       channel.answer_error(frame,
@@ -58,31 +34,62 @@ void Service::on_frame(node::ClientId client, Channel& channel, wire::Frame fram
   }
 }
 
-Status Service::prefill(node::ClientId client, const wire::Prefill& message) {
-  BATON_TRY(drain_.check_open());
-  BATON_ASSIGN(node::Asked asked, node::read_request(message.request(), identity_, log_));
+Status Service::on_handed(const DecodeLinks::Life& decode, const wire::Prefill& message) {
+  const node::ClientId client =
+      parts_.client_of({message.gateway(), Incarnation{message.gateway_incarnation()}});
+  if (client == node::ClientId{}) {
+    return fail(
+        ErrorCode::PeerDead,
+        fmt::format("node {} has no connection to the request's gateway", parts_.identity.name));
+  }
+  prefill(client, &decode, message);
+  return {};
+}
+
+void Service::prefill(node::ClientId client,
+                      const DecodeLinks::Life* decode,
+                      const wire::Prefill& message) {
+  if (const Status taken = take(client, decode, message); !taken) {
+    if (taken.error().code == ErrorCode::Busy) {
+      parts_.probe.busy();
+    }
+    parts_.stream.send_now(client, node::refusal_event(message.request(), taken.error()));
+  }
+}
+
+Status Service::take(node::ClientId client,
+                     const DecodeLinks::Life* decode,
+                     const wire::Prefill& message) {
+  BATON_TRY(parts_.drain.check_open());
+  BATON_ASSIGN(node::Asked asked,
+               node::read_request(message.request(), parts_.identity, parts_.log));
   BATON_ASSIGN(KvGrant grant, from_wire(message.grant()));
+  if (decode != nullptr &&
+      (grant.control_address != decode->address || grant.incarnation != decode->incarnation)) {
+    return fail(ErrorCode::ProtocolError, "the grant is not of the decode node that hands it on");
+  }
   BATON_TRY(check_grant(grant, asked.size));
-  if (scheduler_.num_uncomputed(client) >= credits_) {
+  if (parts_.scheduler.num_uncomputed(client) >= credits_) {
     return fail(ErrorCode::Busy,
                 fmt::format("this gateway has {} requests in work on node {}, its credits",
                             credits_,
-                            identity_.name));
+                            parts_.identity.name));
   }
-  scheduler_.add(client, std::move(asked.request), asked.size, std::move(grant));
+  parts_.scheduler.add(
+      client, std::move(asked.request), asked.size, std::move(grant), decode != nullptr);
   return {};
 }
 
 Status Service::check_grant(const KvGrant& grant, const engine::RequestSize& size) const {
-  const KvLayout& own = kv_.layout();
+  const KvLayout& own = parts_.kv.layout();
   BATON_TRY(transfer::needs_conversion(own, grant));
   const std::uint32_t needed = own.blocks_for(size.context);
-  if (needed > kv_.pool().total()) {
+  if (needed > parts_.kv.pool().total()) {
     return fail(ErrorCode::InvalidArgument,
                 fmt::format("the prompt needs {} KV blocks and node {} has {}: raise kv.arena_mb",
                             needed,
-                            identity_.name,
-                            kv_.pool().total()));
+                            parts_.identity.name,
+                            parts_.kv.pool().total()));
   }
   const KvLayout& layout = grant.layout.layers > 0 ? grant.layout : own;
   std::uint64_t granted = grant.prefix_blocks;

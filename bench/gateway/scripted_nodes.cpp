@@ -202,7 +202,7 @@ class Pair {
             options,
             text,
             "prefill",
-            [this](Channel& channel, wire::Frame frame) { on_prefill(channel, frame); },
+            [](Channel&, const wire::Frame&) {},  // a Cancel reaches the decode node, too
             [] { return 0U; }),
         decode_(
             executor,
@@ -232,34 +232,25 @@ class Pair {
     if (!frame.has_reserve()) {
       return;
     }
-    if (sequences_.size() >= options_.max_batch) {
-      return channel.answer_error(frame, Error{ErrorCode::Busy, "the batch is full"});
-    }
     const wire::GenerateRequest& request = frame.reserve().request();
-    sequences_[key_of(request)] = {static_cast<std::uint32_t>(request.output_size()),
-                                   request.max_tokens()};
-    KvGrant grant;
-    grant.node = "decode-0";
-    grant.incarnation = Incarnation{1};
-    grant.lease = LeaseId{request.id(), std::uint64_t{request.attempt()} + 1};
-    grant.epoch = Epoch{1};
-    grant.layout_hash = layout().hash();
-    grant.control_address = "127.0.0.1:1";
-    grant.runs = {
-        BlockRun{BlockId{0}, layout().blocks_for(static_cast<std::size_t>(request.prompt_size()))}};
-    wire::Frame reply;
-    *reply.mutable_granted()->mutable_grant() = to_wire(grant);
-    channel.answer(frame, std::move(reply));
+    if (sequences_.size() >= options_.max_batch) {
+      wire::Frame reply;
+      wire::TokenEvent& event = *reply.mutable_tokens()->add_events();
+      event.set_request(request.id());
+      event.set_attempt(request.attempt());
+      event.set_finish(static_cast<std::uint32_t>(FinishReason::Error));
+      event.set_error_code(std::string(to_string(ErrorCode::Busy)));
+      event.set_error_message("the batch is full");
+      event.set_refused(true);
+      return channel.send(std::move(reply));
+    }
+    const Key key = key_of(request);
+    sequences_[key] = {static_cast<std::uint32_t>(request.output_size()), request.max_tokens()};
+    hand_on(key);
   }
 
-  void on_prefill(Channel& channel, const wire::Frame& frame) {
-    if (!frame.has_prefill()) {
-      return;
-    }
-    wire::Frame reply;
-    reply.mutable_accepted();
-    channel.answer(frame, std::move(reply));
-    const Key key = key_of(frame.prefill().request());
+  // The prefill node has the request: both are this process.
+  void hand_on(const Key& key) {
     if (options_.prefill.count() == 0) {
       return first_token(key);
     }

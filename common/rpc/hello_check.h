@@ -14,7 +14,7 @@
 
 namespace baton {
 
-inline constexpr std::uint32_t kWireMajor = 2;  // equal on both sides
+inline constexpr std::uint32_t kWireMajor = 3;  // equal on both sides
 inline constexpr std::uint32_t kWireMinor = 0;  // the lower of both is spoken
 
 // What this side wants of the other. Empty or absent: not compared.

@@ -54,6 +54,7 @@ struct TokenEvent {
   std::vector<std::vector<TokenLogprob>> prompt_top_logprobs;
   FinishReason finish = FinishReason::None;
   std::optional<Error> error;  // with finish == Error
+  bool refused = false;        // with an error: the node has taken nothing on
   std::optional<RequestFigures> figures;
 };
 

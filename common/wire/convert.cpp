@@ -390,6 +390,7 @@ wire::TokenEvent to_wire(const TokenEvent& event) {
   if (event.error) {
     message.set_error_code(std::string(to_string(event.error->code)));
     message.set_error_message(wire_text(event.error->message));
+    message.set_refused(event.refused);
   }
   if (event.figures) {
     *message.mutable_figures() = to_wire(*event.figures);
@@ -434,6 +435,7 @@ Result<TokenEvent> from_wire(const wire::TokenEvent& message) {
   if (event.finish == FinishReason::Error) {
     event.error = Error{error_code_from(message.error_code()),
                         message.error_message().substr(0, WireLimits::kErrorText)};
+    event.refused = message.refused();
   }
   if (message.has_figures()) {
     BATON_ASSIGN(event.figures, from_wire(message.figures()));

@@ -61,7 +61,6 @@ NodeView Node::view(TimePoint now) const {
   view.max_batch = load.max_batch();
   view.blocks_total = load.blocks_total();
   view.blocks_free = load.blocks_free();
-  view.open_reserves = open_reserves;
   view.local_prefill_max_tokens = load.local_prefill_max_tokens();
   view.step_s = load.decode_step_ms() / 1e3F;
   return view;
@@ -245,6 +244,8 @@ void Membership::on_frame(NodeHandle handle, wire::Frame frame) {
       return on_heartbeat(*node, *frame.mutable_heartbeat());
     case wire::Frame::kTokens:
       return handlers_.on_tokens(*node, frame.tokens());
+    case wire::Frame::kGranted:
+      return handlers_.on_granted(*node, *frame.mutable_granted());
     default:
       ++stats_.bad_frames;
       if (frame.call() != 0) {

@@ -2,9 +2,9 @@
 // heartbeats come. A node whose model, layout, numerics, tokenizer or UCX version differs from the
 // first node of its model is refused by a message that names the field.
 //
-// Sequence of events, for each registration: on_up -> [on_change | on_tokens | on_kv_events]* ->
-// on_down. A node that comes back under its name is a new registration; the old one goes down
-// first.
+// Sequence of events, for each registration: on_up -> [on_change | on_tokens | on_kv_events |
+// on_granted]* -> on_down. A node that comes back under its name is a new registration; the old one
+// goes down first.
 //
 // Owner: the composition root. Thread: the control strand. Failure: `listen` gives an Error for a
 // bad address or busy port; bad nodes are refused or dropped.
@@ -57,10 +57,9 @@ struct Node {
   std::uint64_t contexts_given = 0;   // prefill: their tokens, with what it has cached
   PredictedWork work;                 // prefill: what it has to do for them
   std::uint64_t foreign_tokens = 0;   // prefill: what it reported beyond ours; others' requests
-  std::uint32_t sequences_given = 0;  // decode: granted and not ended
-  std::uint64_t sequences_ever_given = 0;
-  std::uint32_t open_reserves = 0;  // decode: Reserve calls in flight
-  bool busy = false;                // refused work; cleared by its next heartbeat or end
+  std::uint32_t sequences_given = 0;  // decode: asked for, not refused and not ended
+  std::uint64_t sequences_taken = 0;  // decode: all that it has not refused
+  bool busy = false;                  // refused work; cleared by its next heartbeat or end
 
   bool is_draining() const { return draining || drain_asked; }
   NodeLife life() const { return {name, incarnation}; }
@@ -84,6 +83,7 @@ struct MembershipHandlers {
   std::function<void(Node&, const wire::TokenFrame&)> on_tokens;
   std::function<void(Node&, const Error&)> on_down;  // it is out of the table already
   std::function<void(Node&, const wire::KvEvents&)> on_kv_events;
+  std::function<void(Node&, wire::Granted&)> on_granted;  // may take the grant
 };
 
 struct MembershipStats {

@@ -19,7 +19,7 @@ bool is_open(const CircuitBreaker& breaker, TimePoint now) {
 
 }  // namespace
 
-Blamed blamed_for(ErrorCode code, bool is_answer, bool has_peer) {
+Blamed blamed_for(ErrorCode code, bool is_refusal, bool has_peer) {
   switch (code) {
     // What the client sent.
     case ErrorCode::InvalidArgument:
@@ -42,16 +42,14 @@ Blamed blamed_for(ErrorCode code, bool is_answer, bool has_peer) {
     case ErrorCode::IoError:
     case ErrorCode::Internal:
       return Blamed::Node;
-    // Of a call: the connection ended, and that is charged once.
     case ErrorCode::PeerDead:
-      return is_answer ? Blamed::Nobody : has_peer ? Blamed::Pair : Blamed::Node;
     case ErrorCode::Mismatch:
     case ErrorCode::PeerStalled:
     case ErrorCode::StaleIncarnation:
     case ErrorCode::GrantRevoked:
     case ErrorCode::ProtocolError:
     case ErrorCode::Timeout:
-      return has_peer && !is_answer ? Blamed::Pair : Blamed::Node;
+      return has_peer && !is_refusal ? Blamed::Pair : Blamed::Node;
   }
   return Blamed::Nobody;
 }

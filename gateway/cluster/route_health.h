@@ -33,8 +33,8 @@ struct NodeLife {
 
 // What an error that a node reports speaks against.
 enum class Blamed : std::uint8_t { Nobody, Node, Pair };
-// `is_answer`: of a call to that node. `has_peer`: two nodes were at work.
-Blamed blamed_for(ErrorCode code, bool is_answer, bool has_peer);
+// `is_refusal`: the node had not begun. `has_peer`: two nodes were at work.
+Blamed blamed_for(ErrorCode code, bool is_refusal, bool has_peer);
 
 class RouteHealth {
  public:

@@ -159,7 +159,7 @@ PoolObservation PoolController::observe(const std::string& model, Pools& pools) 
   const std::vector<const Node*> nodes = membership_.nodes();
   for (const Node* node : nodes) {
     if (node->model.id() == model && node->role == NodeRole::Decode) {
-      pools.share.observe(node->handle, node->load.requests_taken(), node->sequences_ever_given);
+      pools.share.observe(node->handle, node->load.requests_taken(), node->sequences_taken);
     }
   }
   pools.share.end_interval();

@@ -6,20 +6,26 @@
 namespace baton::gateway {
 namespace {
 
-// Back to Queued: the decode node was busy, or the attempt failed and another one takes over. A
-// stop string may be found while the request waits for that.
+// Back to Queued: a node was busy, or the attempt failed and another one takes over. A stop string
+// may be found while the request waits for that.
 constexpr auto kEdges = std::to_array<std::pair<Phase, Phase>>({
-    {Phase::Queued, Phase::Reserving},     {Phase::Queued, Phase::Finished},
-    {Phase::Queued, Phase::Failed},        {Phase::Queued, Phase::Refused},
-    {Phase::Queued, Phase::Cancelled},     {Phase::Reserving, Phase::Queued},
-    {Phase::Reserving, Phase::Prefilling}, {Phase::Reserving, Phase::Finished},
-    {Phase::Reserving, Phase::Failed},     {Phase::Reserving, Phase::Cancelled},
-    {Phase::Prefilling, Phase::Queued},    {Phase::Prefilling, Phase::Decoding},
-    {Phase::Prefilling, Phase::Finished},  {Phase::Prefilling, Phase::Failed},
-    {Phase::Prefilling, Phase::Cancelled}, {Phase::Decoding, Phase::Queued},
-    {Phase::Decoding, Phase::Ending},      {Phase::Decoding, Phase::Finished},
-    {Phase::Decoding, Phase::Failed},      {Phase::Decoding, Phase::Cancelled},
-    {Phase::Ending, Phase::Finished},      {Phase::Ending, Phase::Cancelled},
+    {Phase::Queued, Phase::Prefilling},
+    {Phase::Queued, Phase::Finished},
+    {Phase::Queued, Phase::Failed},
+    {Phase::Queued, Phase::Refused},
+    {Phase::Queued, Phase::Cancelled},
+    {Phase::Prefilling, Phase::Queued},
+    {Phase::Prefilling, Phase::Decoding},
+    {Phase::Prefilling, Phase::Finished},
+    {Phase::Prefilling, Phase::Failed},
+    {Phase::Prefilling, Phase::Cancelled},
+    {Phase::Decoding, Phase::Queued},
+    {Phase::Decoding, Phase::Ending},
+    {Phase::Decoding, Phase::Finished},
+    {Phase::Decoding, Phase::Failed},
+    {Phase::Decoding, Phase::Cancelled},
+    {Phase::Ending, Phase::Finished},
+    {Phase::Ending, Phase::Cancelled},
 });
 
 }  // namespace
@@ -42,8 +48,6 @@ std::string_view to_string(Phase phase) {
   switch (phase) {
     case Phase::Queued:
       return "queued";
-    case Phase::Reserving:
-      return "reserving";
     case Phase::Prefilling:
       return "prefilling";
     case Phase::Decoding:

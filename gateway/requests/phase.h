@@ -9,9 +9,8 @@
 namespace baton::gateway {
 
 enum class Phase : std::uint8_t {
-  Queued,      // waits for a prefill credit and a decode grant
-  Reserving,   // holds a credit (unless local), has asked a decode node
-  Prefilling,  // granted; no token of this attempt yet
+  Queued,      // waits for a prefill credit and a place on a decode node
+  Prefilling,  // given to a pair (or to a decode node alone); no token of this attempt yet
   Decoding,    // at least one token of this attempt
   Ending,      // stopped by the gateway; waits a moment for the nodes' figures
   Finished,

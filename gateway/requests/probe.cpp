@@ -143,7 +143,7 @@ Probe::Probe(Metrics& metrics, const SloSection& slo)
   resumed_tokens = metrics.counter("baton_resumed_tokens_total",
                                    "Output tokens that attempts after the first began with");
   reserve_busy =
-      metrics.counter("baton_reserve_busy_total", "Reserve calls that a decode node refused");
+      metrics.counter("baton_reserve_busy_total", "Requests for which a decode node had no room");
   stale_events = metrics.counter("baton_stale_token_events_total",
                                  "Token events of ended requests or old attempts, and repeats");
   bad_events = metrics.counter("baton_bad_token_events_total", "Token events that break the wire");
@@ -161,7 +161,7 @@ Probe::Probe(Metrics& metrics, const SloSection& slo)
   prefill = phase({{"phase", "prefill"}}, slo.prefill);
   transfer = phase({{"phase", "transfer"}}, slo.transfer);
   queue_time = metrics.histogram(
-      "baton_request_queue_time_seconds", "Request received to decode grant", kRequestEdges);
+      "baton_request_queue_time_seconds", "Request received to given to nodes", kRequestEdges);
   const auto target = [&](const char* name, std::string_view tier) {
     return metrics.gauge("baton_slo_target_seconds",
                          "What is promised, by objective; by tier where it is the tier's",

@@ -1,4 +1,4 @@
-// One attempt: Reserve, Prefill, and the tokens that both nodes send for it.
+// One attempt: Reserve, what the nodes say to it, and the tokens that both send for it.
 #include <algorithm>
 #include <utility>
 
@@ -31,7 +31,7 @@ std::vector<RouteHealth::Part> parts_of(const Route& route, Membership& membersh
 void RequestTracker::reserve(Tracked& tracked, const Route& route) {
   tracked.begun = executor_.now();
   queue_.take(tracked.request.model, tracked.ticket, tracked.begun);
-  set_phase(tracked, Phase::Reserving);
+  set_phase(tracked, Phase::Prefilling);
   tracked.route = route;
   tracked.decode_has_begun = false;
   tracked.order.restart();
@@ -40,36 +40,28 @@ void RequestTracker::reserve(Tracked& tracked, const Route& route) {
   BATON_CHECK(decode != nullptr, "the router chose a node that is not there");
   tracked.figures.decode_node = decode->name;
   tracked.figures.prefill_node = decode->name;
+  wire::Frame frame;
+  wire::Reserve& body = *frame.mutable_reserve();
   if (!route.is_local()) {
     Node* prefill = membership_.find(route.prefill);
     BATON_CHECK(prefill != nullptr, "the router chose a node that is not there");
     tracked.figures.prefill_node = prefill->name;
+    body.set_prefill_node(prefill->name);
+    body.set_prefill_incarnation(prefill->incarnation.value);
     book_prefill(tracked, *prefill);
   }
-  ++decode->open_reserves;
+  book_sequence(tracked, *decode);
   if (!health_.is_well()) {
     tracked.trial = health_.begin(parts_of(route, membership_), tracked.begun);
   }
   tracked.request.deadline = std::max(
       std::chrono::milliseconds(1),
       std::chrono::duration_cast<std::chrono::milliseconds>(tracked.deadline - tracked.begun));
-  wire::Frame frame;
-  wire::Reserve& body = *frame.mutable_reserve();
   *body.mutable_request() = to_wire(tracked.request);
   body.mutable_request()->set_traceparent(tracked.trace.traceparent());
   body.set_local(route.is_local());
   body.set_reserve_full(tracked.preemptions >= kPreemptionsBeforeFull);
-  decode->channel->call(std::move(frame),
-                        options_.call_timeout,
-                        [this,
-                         alive = std::weak_ptr(alive_),
-                         id = tracked.request.id,
-                         attempt = tracked.request.attempt,
-                         handle = route.decode](Result<wire::Frame> answer) {
-                          if (!alive.expired()) {
-                            on_reserved(id, attempt, handle, std::move(answer));
-                          }
-                        });
+  decode->channel->send(std::move(frame));
 }
 
 void RequestTracker::book_prefill(Tracked& tracked, Node& prefill) {
@@ -85,120 +77,85 @@ void RequestTracker::book_prefill(Tracked& tracked, Node& prefill) {
   tracked.holds_credit = true;
 }
 
-void RequestTracker::on_reserved(RequestId id,
-                                 Attempt attempt,
-                                 NodeHandle decode,
-                                 Result<wire::Frame> answer) {
-  Node* node = membership_.find(decode);
-  const bool is_full = !answer && (answer.error().code == ErrorCode::Busy ||
-                                   answer.error().code == ErrorCode::NoBlocks);
-  if (node != nullptr) {
-    --node->open_reserves;
-    if (is_full) {
-      node->busy = true;
-      probe_.reserve_busy.add();
-    }
-  }
-  Tracked* tracked = find(id);
-  if (tracked == nullptr || tracked->request.attempt != attempt ||
-      tracked->phase != Phase::Reserving) {
-    // Ended meanwhile. The Cancel may have overtaken the Reserve inside the node.
-    if (node != nullptr && answer && answer->has_granted()) {
-      send_cancel_to(*node, id, attempt, "no longer wanted");
-    }
-    return wake();
-  }
-  if (is_full) {
-    return wait_again(*tracked, "");
-  }
-  if (node == nullptr) {
-    return attempt_failed(
-        *tracked,
-        {.culprit = decode,
-         .reason = FailoverReason::Peer,
-         .error = answer ? Error{ErrorCode::PeerDead, "the node has gone"} : answer.error(),
-         .at_work = false});
-  }
-  if (!answer) {
-    return node_reports(*tracked, *node, answer.error(), true);
-  }
-  if (!answer->has_granted()) {
-    return node_reports(*tracked,
-                        *node,
-                        Error{ErrorCode::ProtocolError, "Reserve was not answered by a grant"},
-                        true);
-  }
-  granted(*tracked, *node, answer->granted().grant());
-  wake();
-}
-
-void RequestTracker::granted(Tracked& tracked, Node& decode, const wire::KvGrant& grant) {
+void RequestTracker::book_sequence(Tracked& tracked, Node& decode) {
   ++decode.sequences_given;
-  ++decode.sequences_ever_given;
   tracked.holds_sequence = true;
   tracked.model_stamp = decode.model_stamp;
-  tracked.granted = executor_.now();
-  // Only now: a decode node that is full refuses many for each that it takes.
-  predictions_[tracked.request.model].on_begun(
-      tracked.granted, tracked.ticket.tokens, queue_.size() > 0);
+  tracked.awaits_sign = true;
+  tracked.counted = predictions_[tracked.request.model].on_begun(
+      tracked.begun, tracked.ticket.tokens, queue_.size() > 0);
   if (++tracked.figures.attempts == 1) {
-    tracked.figures.queue = elapsed(tracked.received, tracked.granted);
-    const double seconds = std::chrono::duration<double>(tracked.figures.queue).count();
+    tracked.figures.queue = elapsed(tracked.received, tracked.begun);
+  }
+}
+
+void RequestTracker::taken(Tracked& tracked) {
+  if (!std::exchange(tracked.awaits_sign, false)) {
+    return;
+  }
+  if (Node* decode = membership_.find(tracked.route.decode)) {
+    ++decode->sequences_taken;
+  }
+  if (tracked.figures.attempts == 1) {
+    const double seconds = std::chrono::duration<double>(tracked.begun - tracked.received).count();
     probe_.queue_time.observe(seconds);
     probe_.queue[static_cast<std::size_t>(tracked.waiting_on)].observe(seconds);
-  } else {
-    probe_.resumed_tokens.add(tracked.num_output());
-    log_.info("request {:016x} goes on at token {} on '{}' and '{}', attempt {}",
-              tracked.request.id.value,
-              tracked.num_output(),
-              tracked.figures.prefill_node,
-              tracked.figures.decode_node,
-              tracked.request.attempt.value);
+    return;
   }
-  set_phase(tracked, Phase::Prefilling);
-  if (!tracked.route.is_local()) {
-    prefill(tracked, grant);
-  }
+  probe_.resumed_tokens.add(tracked.num_output());
+  log_.info("request {:016x} goes on at token {} on '{}' and '{}', attempt {}",
+            tracked.request.id.value,
+            tracked.num_output(),
+            tracked.figures.prefill_node,
+            tracked.figures.decode_node,
+            tracked.request.attempt.value);
 }
 
-void RequestTracker::prefill(Tracked& tracked, const wire::KvGrant& grant) {
-  Node* node = membership_.find(tracked.route.prefill);
-  BATON_CHECK(node != nullptr, "a request whose prefill node is gone has been ended");
+void RequestTracker::refused(Tracked& tracked, Node& node, const Error& error) {
+  const bool from_decode = node.handle == tracked.route.decode;
+  Node* decode = membership_.find(tracked.route.decode);
+  if (std::exchange(tracked.awaits_sign, false) && !from_decode && decode != nullptr) {
+    ++decode->sequences_taken;  // that one had taken it
+  }
+  predictions_[tracked.request.model].on_refused(tracked.counted);
+  if (--tracked.figures.attempts == 0) {
+    tracked.model_stamp = 0;
+  }
+  if (error.code != ErrorCode::Busy && error.code != ErrorCode::NoBlocks) {
+    return node_reports(tracked, node, error, true);
+  }
+  if (from_decode) {
+    probe_.reserve_busy.add();
+    wait_again(tracked, "");
+  } else {
+    wait_again(tracked, "prefill node busy");
+  }
+  node.busy = true;  // until its next heartbeat, or until something ends there
+}
+
+// No connection joins the two nodes yet: the prefill node makes it once it has the grant.
+void RequestTracker::on_granted(Node& decode, wire::Granted& granted) {
+  const RequestId id{granted.request()};
+  const Attempt attempt{granted.attempt()};
+  Tracked* tracked = find(id);
+  if (tracked == nullptr || tracked->request.attempt != attempt ||
+      tracked->phase == Phase::Queued || decode.handle != tracked->route.decode) {
+    // Ended meanwhile. The Cancel may have overtaken the Reserve inside the node.
+    return send_cancel_to(decode, id, attempt, "no longer wanted");
+  }
+  if (!tracked->awaits_sign || tracked->route.is_local()) {
+    probe_.stale_events.add();
+    return;
+  }
+  taken(*tracked);
+  Node* prefill = membership_.find(tracked->route.prefill);
+  BATON_CHECK(prefill != nullptr, "a request whose prefill node is gone has been ended");
   wire::Frame frame;
   wire::Prefill& body = *frame.mutable_prefill();
-  *body.mutable_request() = to_wire(tracked.request);
-  body.mutable_request()->set_traceparent(tracked.trace.traceparent());
-  *body.mutable_grant() = grant;
-  node->channel->call(std::move(frame),
-                      options_.call_timeout,
-                      [this,
-                       alive = std::weak_ptr(alive_),
-                       id = tracked.request.id,
-                       attempt = tracked.request.attempt,
-                       handle = tracked.route.prefill](Result<wire::Frame> answer) {
-                        if (!alive.expired()) {
-                          on_prefill_answer(id, attempt, handle, std::move(answer));
-                        }
-                      });
-}
-
-void RequestTracker::on_prefill_answer(RequestId id,
-                                       Attempt attempt,
-                                       NodeHandle prefill,
-                                       Result<wire::Frame> answer) {
-  Tracked* tracked = find(id);
-  Node* node = membership_.find(prefill);
-  if (answer || tracked == nullptr || node == nullptr || tracked->request.attempt != attempt ||
-      tracked->phase != Phase::Prefilling) {
-    return;
-  }
-  if (answer.error().code == ErrorCode::Busy) {
-    --tracked->figures.attempts;  // it has not begun
-    wait_again(*tracked, "prefill node busy");
-    node->busy = true;  // until its next heartbeat or a credit comes back
-    return;
-  }
-  node_reports(*tracked, *node, answer.error(), true);
+  *body.mutable_request() = to_wire(tracked->request);
+  body.mutable_request()->set_traceparent(tracked->trace.traceparent());
+  body.mutable_grant()->Swap(granted.mutable_grant());
+  prefill->channel->send(std::move(frame));
 }
 
 // ---- tokens
@@ -221,9 +178,8 @@ void RequestTracker::on_tokens(Node& node, const wire::TokenFrame& frame) {
 }
 
 bool RequestTracker::is_at_work(const Tracked& tracked, const Node& node) {
-  const bool granted = tracked.phase == Phase::Prefilling || tracked.phase == Phase::Decoding ||
-                       tracked.phase == Phase::Ending;
-  return granted && (node.handle == tracked.route.decode || node.handle == tracked.route.prefill);
+  return tracked.phase != Phase::Queued &&
+         (node.handle == tracked.route.decode || node.handle == tracked.route.prefill);
 }
 
 void RequestTracker::on_event(Node& node, TokenEvent event) {
@@ -245,13 +201,14 @@ void RequestTracker::on_event(Node& node, TokenEvent event) {
     return;
   }
   if (event.finish == FinishReason::Error || event.finish == FinishReason::Cancelled) {
-    return node_reports(
-        *tracked,
-        node,
-        event.error.value_or(Error{
-            event.finish == FinishReason::Cancelled ? ErrorCode::GrantRevoked : ErrorCode::Internal,
-            "the node ended the request"}));
+    const Error error = event.error.value_or(Error{
+        event.finish == FinishReason::Cancelled ? ErrorCode::GrantRevoked : ErrorCode::Internal,
+        "the node ended the request"});
+    const bool has_begun = tracked->phase != Phase::Prefilling || tracked->decode_has_begun;
+    return event.refused && !has_begun ? refused(*tracked, node, error)
+                                       : node_reports(*tracked, node, error);
   }
+  taken(*tracked);
   if (from_decode && !event.tokens.empty()) {
     decode_begins(*tracked, node);
   }
@@ -314,7 +271,7 @@ void RequestTracker::deliver(Tracked& tracked, std::span<TokenEvent> ready) {
         tracked.first_token = now;
         if (tracked.figures.failovers == 0) {
           TtftPrediction& prediction = predictions_[tracked.request.model];
-          prediction.on_computed(now - tracked.granted);
+          prediction.on_computed(now - tracked.begun);
           if (tracked.predicted) {
             prediction.on_first_token(tracked.ticket.tier,
                                       *tracked.predicted,
@@ -352,7 +309,7 @@ void RequestTracker::add_figures(Tracked& tracked,
     all.prefill = std::chrono::microseconds(figures.compute_us);
     all.chunks = figures.chunks;
     all.queue =
-        elapsed(tracked.received, tracked.granted) + std::chrono::microseconds(figures.queue_us);
+        elapsed(tracked.received, tracked.begun) + std::chrono::microseconds(figures.queue_us);
     if (!tracked.route.is_local()) {
       probe_.prefill.observe(static_cast<double>(figures.queue_us + figures.compute_us) / 1e6);
     }

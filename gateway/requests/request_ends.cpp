@@ -79,8 +79,8 @@ void RequestTracker::stop(RequestId id, bool want_figures) {
 void RequestTracker::node_reports(Tracked& tracked,
                                   const Node& node,
                                   const Error& error,
-                                  bool is_answer) {
-  charge(tracked, node, error, is_answer);
+                                  bool is_refusal) {
+  charge(tracked, node, error, is_refusal);
   const auto reason = failover_reason(error.code);
   if (!reason) {
     log_.warn("request {:016x} failed on '{}' while {}: {}: {}",
@@ -98,13 +98,13 @@ void RequestTracker::node_reports(Tracked& tracked,
     if (Node* drained = membership_.find(node.handle)) {
       drained->draining = true;
     }
-    if (tracked.phase == Phase::Reserving) {
+    if (is_refusal && node.handle == tracked.route.decode) {
       return wait_again(tracked, "");  // nothing had begun
     }
   }
   const bool from_decode = node.handle == tracked.route.decode;
   Failure failure{.culprit = node.handle, .reason = *reason, .error = error};
-  if (!tracked.route.is_local() && !is_answer) {
+  if (!tracked.route.is_local() && !is_refusal) {
     const NodeHandle peer = from_decode ? tracked.route.prefill : tracked.route.decode;
     if (error.code == ErrorCode::PeerDead || error.code == ErrorCode::PeerStalled ||
         error.code == ErrorCode::StaleIncarnation) {
@@ -127,12 +127,12 @@ void RequestTracker::node_reports(Tracked& tracked,
 void RequestTracker::charge(const Tracked& tracked,
                             const Node& node,
                             const Error& error,
-                            bool is_answer) {
+                            bool is_refusal) {
   const TimePoint now = executor_.now();
   if (now >= tracked.deadline) {
     return;  // the request's own time is over
   }
-  switch (blamed_for(error.code, is_answer, !tracked.route.is_local())) {
+  switch (blamed_for(error.code, is_refusal, !tracked.route.is_local())) {
     case Blamed::Nobody:
       return;
     case Blamed::Node:
@@ -196,6 +196,7 @@ void RequestTracker::on_node_down(Node& node, const Error& why) {
 }
 
 void RequestTracker::attempt_failed(Tracked& tracked, Failure failure) {
+  taken(tracked);
   const bool is_fault = failure.reason != FailoverReason::Draining &&
                         failure.reason != FailoverReason::Preempted &&
                         failure.reason != FailoverReason::NoCapacity;
@@ -298,6 +299,7 @@ void RequestTracker::end(Tracked& tracked,
                          Phase phase,
                          FinishReason finish,
                          std::optional<ApiError> error) {
+  taken(tracked);
   give_back_credit(tracked);
   give_back_sequence(tracked);
   settle_blocks(tracked, false);

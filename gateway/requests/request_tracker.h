@@ -1,6 +1,7 @@
 // Every request from admission to its one end: takes it from the queue when a pair can serve it,
-// holds the prefill credit, asks the decode node for a grant, starts the prefill node, orders the
-// tokens of both, and makes every end (finish, client gone, deadline, node lost) reach both nodes.
+// holds the prefill credit, gives it to the decode node, which hands it on to the prefill node,
+// orders the tokens of both, and makes every end (finish, client gone, deadline, node lost) reach
+// both nodes.
 //
 // While a request waits it holds nothing: on Busy the credit goes back at once. An attempt that
 // fails in a way that another one may survive is repeated on other nodes, with the tokens accepted
@@ -53,7 +54,6 @@ struct TrackerOptions {
   std::chrono::milliseconds queue_timeout{60'000};
   std::array<TierSection, kNumTiers> tiers = GatewaySection().tiers;
   std::chrono::milliseconds request_timeout{600'000};
-  std::chrono::milliseconds call_timeout{5'000};   // Reserve, Prefill: to their answers
   std::chrono::milliseconds figures_timeout{250};  // a stopped request's wait for figures
   std::chrono::milliseconds sweep{100};
   std::chrono::milliseconds avoid_for{2'000};      // a culprit, while there is another pair
@@ -98,6 +98,8 @@ class RequestTracker {
   void on_node_down(Node& node, const Error& why);
   void on_tokens(Node& node, const wire::TokenFrame& frame);
   void on_kv_events(const Node& node, const wire::KvEvents& events);
+  // May take the grant.
+  void on_granted(Node& decode, wire::Granted& granted);
 
   // Queue limits and timeouts, tiers and the request timeout of `options` for requests from now on.
   void change_limits(const TrackerOptions& options);
@@ -154,13 +156,11 @@ class RequestTracker {
   // request_attempt.cpp
   void reserve(Tracked& tracked, const Route& route);
   void book_prefill(Tracked& tracked, Node& prefill);
-  void on_reserved(RequestId id, Attempt attempt, NodeHandle decode, Result<wire::Frame> answer);
-  void granted(Tracked& tracked, Node& decode, const wire::KvGrant& grant);
-  void prefill(Tracked& tracked, const wire::KvGrant& grant);
-  void on_prefill_answer(RequestId id,
-                         Attempt attempt,
-                         NodeHandle prefill,
-                         Result<wire::Frame> answer);
+  void book_sequence(Tracked& tracked, Node& decode);
+  // The nodes have taken it, or nobody will say so any more. Only the first time counts.
+  void taken(Tracked& tracked);
+  // A node has not taken it: this attempt was none.
+  void refused(Tracked& tracked, Node& node, const Error& error);
   // True while this node may send events of the request.
   static bool is_at_work(const Tracked& tracked, const Node& node);
   void on_event(Node& node, TokenEvent event);
@@ -178,12 +178,15 @@ class RequestTracker {
   // request_ends.cpp
   // Back to its old place in the queue.
   void wait_again(Tracked& tracked, const std::string& reason);
-  // What a node's error means for the attempt: another one, or the end. `is_answer`: of a call, so
-  // that a lost or silent peer is that node itself.
-  void node_reports(Tracked& tracked, const Node& node, const Error& error, bool is_answer = false);
+  // What a node's error means for the attempt: another one, or the end. `is_refusal`: it has not
+  // begun, so that its peer has no part in it.
+  void node_reports(Tracked& tracked,
+                    const Node& node,
+                    const Error& error,
+                    bool is_refusal = false);
   void attempt_failed(Tracked& tracked, Failure failure);
   // Tells the breakers what a node's error speaks against.
-  void charge(const Tracked& tracked, const Node& node, const Error& error, bool is_answer);
+  void charge(const Tracked& tracked, const Node& node, const Error& error, bool is_refusal);
   void give_up(Tracked& tracked, const Error& error);
   void end(Tracked& tracked, Phase phase, FinishReason finish, std::optional<ApiError> error);
   // Ends it from outside of the nodes' doing; one that is Ending has all its text.
@@ -213,7 +216,7 @@ class RequestTracker {
   std::optional<ApiError> shut_down_;
   bool dispatch_posted_ = false;
   TimerHandle sweep_timer_;
-  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);  // for posted tasks and open calls
+  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);  // for posted tasks
 };
 
 }  // namespace baton::gateway

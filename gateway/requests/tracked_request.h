@@ -57,8 +57,7 @@ struct TrackedRequest {
   TimePoint latest_begin = TimePoint::max();
   TimePoint received;
   TimePoint deadline;
-  TimePoint begun;        // this attempt
-  TimePoint granted;      // by its decode node
+  TimePoint begun;        // this attempt: when it was given to nodes
   TimePoint due;          // when it is ended: the deadline, or earlier in Phase::Ending
   TimePoint first_token;  // of all attempts
   TimePoint last_token;   // a failover's gap is part of the time between tokens
@@ -71,6 +70,8 @@ struct TrackedRequest {
   std::uint64_t alone_as = 0;     // the node's credits_taken then, if it had no other; or 0
   SentBlocks::Ticket sent = 0;    // until the prompt is computed
   bool holds_sequence = false;    // counted in the decode node's sequences_given
+  bool awaits_sign = false;       // neither node has said that it took it, or that it did not
+  TtftPrediction::Begun counted;  // as work begun
   bool decode_has_begun = false;  // a token or end came from the decode node
   TokenOrder order;
   std::shared_ptr<const void> trial;  // of a part that is half-open; null: none is

@@ -85,7 +85,10 @@ std::array<double, kNumTiers> TtftPrediction::demand() const {
   return rates;
 }
 
-void TtftPrediction::on_begun(TimePoint now, std::uint64_t tokens, bool more_waits) {
+TtftPrediction::Begun TtftPrediction::on_begun(TimePoint now,
+                                               std::uint64_t tokens,
+                                               bool more_waits) {
+  const Begun begun{now, tokens, last_begun_.has_value()};
   if (last_begun_) {
     const double passed = Seconds(now - *last_begun_).count();
     const double keep = std::exp(-passed / kForgetSeconds);
@@ -94,6 +97,18 @@ void TtftPrediction::on_begun(TimePoint now, std::uint64_t tokens, bool more_wai
     begun_seconds_ = begun_seconds_ * keep + passed;
   }
   last_begun_ = more_waits ? std::optional(now) : std::nullopt;
+  return begun;
+}
+
+// As if it had never been begun: a refusal comes so soon that nothing of it is forgotten by then.
+void TtftPrediction::on_refused(const Begun& begun) {
+  if (begun.counts) {
+    begun_tokens_ = std::max(0.0, begun_tokens_ - static_cast<double>(begun.tokens));
+    begun_requests_ = std::max(0.0, begun_requests_ - 1);
+    last_begun_ = std::max(begun.at, last_begun_.value_or(begun.at));
+  } else if (last_begun_ == begun.at) {
+    last_begun_.reset();
+  }
 }
 
 void TtftPrediction::on_first_token(Tier tier,

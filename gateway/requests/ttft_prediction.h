@@ -37,7 +37,14 @@ class TtftPrediction {
   // Work of `tokens` came, whether it was let in or not.
   void on_offered(TimePoint now, Tier tier, std::uint64_t tokens);
   // Work of `tokens` was given to nodes. `more_waits`: the queue was not empty then.
-  void on_begun(TimePoint now, std::uint64_t tokens, bool more_waits);
+  struct Begun {
+    TimePoint at{};
+    std::uint64_t tokens = 0;
+    bool counts = false;  // something had waited before it
+  };
+  Begun on_begun(TimePoint now, std::uint64_t tokens, bool more_waits);
+  // The nodes did not take it, and it waits again: a full one refuses many for each that it takes.
+  void on_refused(const Begun& begun);
   // The first token of a request that had to come within `target`, for which `predicted` was said.
   void on_first_token(Tier tier, const Answer& predicted, Duration took, Duration target);
   // Any first token, so long after the request was given to nodes.

@@ -44,7 +44,6 @@ struct NodeView {
   std::uint32_t max_batch = 0;
   std::uint32_t blocks_total = 0;  // 0: not reported
   std::uint32_t blocks_free = 0;
-  std::uint32_t open_reserves = 0;
   std::uint32_t local_prefill_max_tokens = 0;
   float step_s = 0;  // 0: not measured yet
   // Learned by this gateway; both 0: not yet.

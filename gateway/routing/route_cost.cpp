@@ -103,7 +103,7 @@ double RouteCost::effect(const NodeView& decode) const {
     base = base > 0 ? base : usual_step_;
     each = base * kGuessedFullBatch / batch;
   }
-  const double running = decode.running + decode.open_reserves;
+  const double running = decode.running;
   const double own = base + each * (running + 1);
   double steps = own + each * running;  // its own pace, and what it takes from the others
   if (running >= batch) {

@@ -62,8 +62,7 @@ Candidates candidates(std::span<const NodeView> nodes, const RouteNeed& need, Ch
     if (!is_candidate(decode, NodeRole::Decode)) {
       continue;
     }
-    const bool decode_ready =
-        decode.is_alive && !decode.is_busy && decode.open_reserves < kMaxOpenReserves;
+    const bool decode_ready = decode.is_alive && !decode.is_busy;
     const std::size_t before = all.ready.size();
     bool prefill_exists = false;
     for (std::uint32_t p = 0; p < nodes.size(); ++p) {
@@ -100,8 +99,8 @@ std::uint64_t mixed(std::uint64_t a, std::uint64_t b) {
 
 // Lower is better: room for the request first, then the share of the batch taken, then memory.
 auto decode_load(const NodeView& node, const RouteNeed& need) {
-  const double taken = static_cast<double>(node.running + node.open_reserves) /
-                       std::max<std::uint32_t>(1, node.max_batch);
+  const double taken =
+      static_cast<double>(node.running) / std::max<std::uint32_t>(1, node.max_batch);
   return std::tuple(!has_room(node, need), taken, ~node.blocks_free, node.handle);
 }
 
@@ -142,7 +141,7 @@ Candidate best_score(std::span<const NodeView> nodes,
     // Equal ones are drawn from.
     sum += kTie *
            static_cast<double>(mixed(need.draw, mixed(candidate.prefill, candidate.decode)) >> 44U);
-    sum += cached(candidate.decode) - 2.0 * (decode.running + decode.open_reserves) / batch;
+    sum += cached(candidate.decode) - 2.0 * decode.running / batch;
     sum += decode.blocks_total == 0 ? 0 : 2.0 * decode.blocks_free / decode.blocks_total;
     if (candidate.prefill != kLocal) {
       const auto queued = static_cast<double>(nodes[candidate.prefill].queued_tokens);

@@ -66,9 +66,6 @@ enum class RouteMiss : std::uint8_t {
   NoCapacity,  // a pair exists; its credits or blocks are taken
 };
 
-// Reserve calls in flight to one decode node; more would only be refused together.
-inline constexpr std::uint32_t kMaxOpenReserves = 8;
-
 // `nodes`: those of the request's model.
 std::expected<Route, RouteMiss> choose_route(std::span<const NodeView> nodes,
                                              const RouteNeed& need);

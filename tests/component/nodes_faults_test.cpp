@@ -44,17 +44,7 @@ class NodeFaults : public ::testing::Test {
   }
 
   // Reserve without Prefill.
-  KvGrant reserve(const GenerateRequest& request) {
-    wire::Frame frame;
-    *frame.mutable_reserve()->mutable_request() = to_wire(request);
-    std::optional<KvGrant> grant;
-    cluster_.channel("d0")->call(frame, seconds(5), [&](const Result<wire::Frame>& answer) {
-      ASSERT_TRUE(answer) << answer.error().message;
-      grant = *from_wire(answer->granted().grant());
-    });
-    cluster_.run_until([&] { return grant.has_value(); });
-    return *grant;
-  }
+  KvGrant reserve(const GenerateRequest& request) { return cluster_.reserve(request, "d0"); }
 
   wire::Commit commit_of(const KvGrant& grant, const GenerateRequest& request) {
     const KvLayout& layout = cluster_.node("d0").kv().layout();

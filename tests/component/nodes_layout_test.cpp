@@ -117,31 +117,24 @@ TEST_P(NodesLayout, FailureInMidTransferEndsTheRequestAndFreesItsBlocks) {
 // A grant whose layout is not the one that the decode node's Welcome told.
 TEST_P(NodesLayout, GrantOfAWrongLayoutIsRefused) {
   const GenerateRequest request = make_request(1, 90, 6);
-  wire::Frame frame;
-  *frame.mutable_reserve()->mutable_request() = to_wire(request);
-  std::optional<KvGrant> grant;
-  cluster_.channel("d0")->call(
-      frame, std::chrono::seconds(5), [&](const Result<wire::Frame>& answer) {
-        grant = *from_wire(answer->granted().grant());
-      });
-  ASSERT_TRUE(cluster_.run_until([&] { return grant.has_value(); }));
-  EXPECT_EQ(grant->layout, decode_layout());
+  KvGrant grant = cluster_.reserve(request, "d0");
+  EXPECT_EQ(grant.layout, decode_layout());
 
   const auto expect_refused = [&](const GenerateRequest& asked, ErrorCode code) {
-    cluster_.prefill(asked, "p0", *grant);
+    cluster_.prefill(asked, "p0", grant);
     const Answer& answer = cluster_.finish(asked);
     ASSERT_TRUE(answer.error);
     EXPECT_EQ(answer.error->code, code) << answer.error->message;
   };
-  KvGrant honest = *grant;
-  grant->layout.layers += 1;
-  grant->layout_hash = grant->layout.hash();
+  const KvGrant honest = grant;
+  grant.layout.layers += 1;
+  grant.layout_hash = grant.layout.hash();
   expect_refused(request, ErrorCode::Mismatch);
   // Convertible, but not what the decode node has: its blocks would be filled wrongly.
-  *grant = honest;
-  grant->layout.order = honest.layout.order == KvOrder::ByTokenAndHead ? KvOrder::ByHeadAndToken
-                                                                       : KvOrder::ByTokenAndHead;
-  grant->layout_hash = grant->layout.hash();
+  grant = honest;
+  grant.layout.order = honest.layout.order == KvOrder::ByTokenAndHead ? KvOrder::ByHeadAndToken
+                                                                      : KvOrder::ByTokenAndHead;
+  grant.layout_hash = grant.layout.hash();
   GenerateRequest other = request;
   other.id = RequestId{2};
   expect_refused(other, ErrorCode::Mismatch);

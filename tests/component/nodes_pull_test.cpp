@@ -127,17 +127,11 @@ TEST_F(NodesPull, NodeThatHoldsLessSendsLess) {
   const GenerateRequest second = first_turn();
   // The blocks are pinned while the grant lasts, so only a node that answers less shows it: here
   // the grant speaks of more than the node finds, as its cache holds other tokens.
-  wire::Frame frame;
-  *frame.mutable_reserve()->mutable_request() = to_wire(second);
-  std::optional<KvGrant> grant;
-  cluster_.channel("d0")->call(frame, seconds(5), [&](const Result<wire::Frame>& answer) {
-    grant = *from_wire(answer->granted().grant());
-  });
-  ASSERT_TRUE(cluster_.run_until([&] { return grant.has_value(); }));
+  const KvGrant grant = cluster_.reserve(second, "d0");
   GenerateRequest other = second;
   other.id = RequestId{3};
   other.prompt[70] = (other.prompt[70] + 1) % 1000;  // d0 holds four blocks of this
-  cluster_.prefill(other, "p0", *grant);
+  cluster_.prefill(other, "p0", grant);
   cluster_.run_until([&] { return cluster_.answer(other).figures.contains("p0"); });
   EXPECT_EQ(cluster_.answer(other).figures.at("p0").pulled_tokens, 64U);
   EXPECT_EQ(cluster_.answer(other).tokens.at(0), scripted_output(model_, other).front());

@@ -39,6 +39,9 @@ SimGateway::SimGateway(World& world,
            [this](gateway::Node& node, const Error& why) { tracker_.on_node_down(node, why); },
            [this](gateway::Node& node, const wire::KvEvents& events) {
              tracker_.on_kv_events(node, events);
+           },
+           [this](gateway::Node& node, wire::Granted& granted) {
+             tracker_.on_granted(node, granted);
            }}),
       tracker_(control_, membership_, health_, log, probe_, plan.tracker) {
   const Status listening = membership_.listen(gateway_address(index));
@@ -424,15 +427,13 @@ std::string Cluster::leftovers() {
       return fmt::format("{}: {} calls are open", name, calls);
     }
     for (const gateway::Node* node : gateway->membership().nodes()) {
-      if (node->credits_used + node->tokens_given + node->sequences_given + node->open_reserves >
-          0) {
-        return fmt::format("{}: on {} it holds {} credits, {} tokens, {} sequences, {} reserves",
+      if (node->credits_used + node->tokens_given + node->sequences_given > 0) {
+        return fmt::format("{}: on {} it holds {} credits, {} tokens, {} sequences",
                            name,
                            node->name,
                            node->credits_used,
                            node->tokens_given,
-                           node->sequences_given,
-                           node->open_reserves);
+                           node->sequences_given);
       }
     }
   }
@@ -448,14 +449,13 @@ void Cluster::check() {
     for (const gateway::Node* node : gateway->membership().nodes()) {
       constexpr std::uint32_t kImpossible = 100'000;  // an unsigned count that went below zero
       if (node->credits_used > plan_.config.prefill.credits ||
-          node->sequences_given > kImpossible || node->open_reserves > kImpossible) {
-        world_.fail(fmt::format("{}: on {} it holds {} of {} credits, {} sequences, {} reserves",
+          node->sequences_given > kImpossible) {
+        world_.fail(fmt::format("{}: on {} it holds {} of {} credits, {} sequences",
                                 name,
                                 node->name,
                                 node->credits_used,
                                 plan_.config.prefill.credits,
-                                node->sequences_given,
-                                node->open_reserves));
+                                node->sequences_given));
       }
     }
   }

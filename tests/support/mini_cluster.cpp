@@ -15,7 +15,6 @@ namespace baton::testing {
 namespace {
 
 constexpr char kGateway[] = "10.0.0.1:7000";
-constexpr std::chrono::seconds kCallLimit{60};
 constexpr std::chrono::seconds kRealLimit{60};  // a hang ends the test, nothing else hangs on it
 
 }  // namespace
@@ -156,6 +155,17 @@ MiniCluster::MiniCluster(TransportMaker make_transport, ScriptedOptions model, C
       config_(std::move(config)) {
   config_.cluster.token = "secret";
   config_.cluster.gateways = {kGateway};
+  // What decode nodes hand on goes past the gateway, but not past the test.
+  fabric_.set_hook(
+      [this](const std::string& from, const std::string& to, const wire::Frame& frame) {
+        if (frame.has_prefill() && from != "gateway") {
+          if (auto grant = from_wire(frame.prefill().grant())) {
+            ++num_handed_;
+            grants_[RequestId{frame.prefill().request().id()}] = std::move(*grant);
+          }
+        }
+        return control_hook_ ? control_hook_(from, to, frame) : FrameFate{};
+      });
   network_ = fabric_.network("gateway");
   auto listener = network_->listen(
       kGateway,
@@ -242,6 +252,9 @@ void MiniCluster::on_frame(const std::string& node, const wire::Frame& frame) {
       kv_events_[node].push_back(frame.heartbeat().kv_events());
     }
   }
+  if (frame.has_granted()) {
+    on_granted(frame.granted());
+  }
   for (const wire::TokenEvent& message : frame.tokens().events()) {
     auto event = from_wire(message);
     BATON_CHECK(event.has_value(), "a node sent a broken event");
@@ -265,47 +278,63 @@ void MiniCluster::on_event(const std::string& node, const TokenEvent& event) {
   if (event.finish != FinishReason::None && !answer.is_over()) {  // the other leg tells later
     answer.finish = event.finish;
     answer.error = event.error;
+    answer.refused = event.refused;
   }
 }
 
 void MiniCluster::start(const GenerateRequest& request,
                         const std::string& prefill,
                         const std::string& decode) {
-  reserve(request, prefill, decode, false);
+  send_reserve(request, prefill, decode, false);
 }
 
 void MiniCluster::start_whole(const GenerateRequest& request,
                               const std::string& prefill,
                               const std::string& decode) {
-  reserve(request, prefill, decode, true);
+  send_reserve(request, prefill, decode, true);
 }
 
 void MiniCluster::send(const std::string& node, wire::Frame frame) {
   channels_.at(node)->send(std::move(frame));
 }
 
-void MiniCluster::reserve(const GenerateRequest& request,
-                          const std::string& prefill,
-                          const std::string& decode,
-                          bool whole) {
+void MiniCluster::send_reserve(const GenerateRequest& request,
+                               const std::string& prefill,
+                               const std::string& decode,
+                               bool whole) {
   wire::Frame frame;
   *frame.mutable_reserve()->mutable_request() = to_wire(request);
   frame.mutable_reserve()->set_local(prefill.empty());
   frame.mutable_reserve()->set_reserve_full(whole);
+  if (const auto found = hellos_.find(prefill); found != hellos_.end()) {
+    frame.mutable_reserve()->set_prefill_node(prefill);
+    frame.mutable_reserve()->set_prefill_incarnation(found->second.incarnation());
+  }
   answers_[request.id];
-  channels_.at(decode)->call(
-      std::move(frame), kCallLimit, [this, request, prefill](const Result<wire::Frame>& answer) {
-        if (!answer) {
-          answers_[request.id].error = answer.error();
-          return;
-        }
-        auto grant = from_wire(answer->granted().grant());
-        BATON_CHECK(grant.has_value(), "a node sent a broken grant");
-        grants_[request.id] = *grant;
-        if (!prefill.empty() && !cancelled_.contains(request.id)) {
-          this->prefill(request, prefill, *grant);
-        }
-      });
+  asked_[request.id] = {request, prefill};
+  channels_.at(decode)->send(std::move(frame));
+}
+
+const KvGrant& MiniCluster::reserve(const GenerateRequest& request, const std::string& decode) {
+  wire::Frame frame;
+  *frame.mutable_reserve()->mutable_request() = to_wire(request);
+  answers_[request.id];
+  channels_.at(decode)->send(std::move(frame));
+  const bool granted = run_until([&] { return grants_.contains(request.id); });
+  BATON_CHECK(granted, "a test's Reserve brought no grant");
+  return grants_.at(request.id);
+}
+
+void MiniCluster::on_granted(const wire::Granted& granted) {
+  ++num_granted_;
+  auto grant = from_wire(granted.grant());
+  BATON_CHECK(grant.has_value(), "a node sent a broken grant");
+  const RequestId id{granted.request()};
+  grants_[id] = *grant;
+  const auto asked = asked_.find(id);
+  if (asked != asked_.end() && !cancelled_.contains(id)) {
+    prefill(asked->second.first, asked->second.second, *grant);
+  }
 }
 
 void MiniCluster::prefill(const GenerateRequest& request,
@@ -319,11 +348,7 @@ void MiniCluster::prefill(const GenerateRequest& request,
   wire::Frame frame;
   *frame.mutable_prefill()->mutable_request() = to_wire(request);
   *frame.mutable_prefill()->mutable_grant() = to_wire(grant);
-  to->call(std::move(frame), kCallLimit, [this, request](const Result<wire::Frame>& answer) {
-    if (!answer) {
-      answers_[request.id].error = answer.error();
-    }
-  });
+  to->send(std::move(frame));
 }
 
 void MiniCluster::cancel(const GenerateRequest& request) {

@@ -98,6 +98,7 @@ struct Answer {
   std::map<std::uint32_t, TokenId> tokens;  // by index in the output
   FinishReason finish = FinishReason::None;
   std::optional<Error> error;
+  bool refused = false;                           // by a node that had not begun
   std::map<std::string, RequestFigures> figures;  // by node
   bool repeated = false;                          // an index came twice
   std::vector<TokenLogprob> prompt_logprobs;
@@ -128,8 +129,11 @@ class MiniCluster {
   // As SIGSTOP and SIGCONT, but for its data plane, which is the test's.
   void set_stopped(const std::string& name, bool is_stopped);
 
-  // Reserve on `decode`, then Prefill on `prefill`; with an empty `prefill`, a local one.
+  // Reserve on `decode`, which hands it on to `prefill`, or gives the grant for a Prefill; with an
+  // empty `prefill`, a local one.
   void start(const GenerateRequest& request, const std::string& prefill, const std::string& decode);
+  // Only the Reserve, for no prefill node; runs until there is a grant.
+  const KvGrant& reserve(const GenerateRequest& request, const std::string& decode);
   // Only the Prefill, under a grant that the test has or makes.
   void prefill(const GenerateRequest& request, const std::string& node, const KvGrant& grant);
   void start_whole(const GenerateRequest& request,
@@ -157,23 +161,30 @@ class MiniCluster {
 
   ManualExecutor& executor() { return executor_; }
   MemoryFabric& fabric() { return fabric_; }
+  // What becomes of control messages from now on.
+  void set_control_hook(FrameHook hook) { control_hook_ = std::move(hook); }
   const wire::Hello& hello(const std::string& node) const { return hellos_.at(node); }
   const KvGrant& grant(const GenerateRequest& request) const { return grants_.at(request.id); }
+  // Grants that came here, and requests that decode nodes handed on.
+  std::size_t num_granted() const { return num_granted_; }
+  std::size_t num_handed() const { return num_handed_; }
 
  private:
   void accept(std::unique_ptr<Channel> channel, const wire::Hello& hello);
   void on_frame(const std::string& node, const wire::Frame& frame);
   void on_event(const std::string& node, const TokenEvent& event);
-  void reserve(const GenerateRequest& request,
-               const std::string& prefill,
-               const std::string& decode,
-               bool whole);
+  void on_granted(const wire::Granted& granted);
+  void send_reserve(const GenerateRequest& request,
+                    const std::string& prefill,
+                    const std::string& decode,
+                    bool whole);
 
   const TransportMaker make_transport_;
   ScriptedOptions model_;
   ClusterConfig config_;
   ManualExecutor executor_;
   MemoryFabric fabric_{executor_};
+  FrameHook control_hook_;
   std::unique_ptr<Network> network_;
   std::unique_ptr<Listener> listener_;
   std::map<std::string, std::unique_ptr<Channel>> channels_;  // by node
@@ -184,6 +195,9 @@ class MiniCluster {
   std::map<std::string, std::vector<wire::KvEvents>> kv_events_;
   std::map<RequestId, Answer> answers_;
   std::map<RequestId, KvGrant> grants_;
+  std::map<RequestId, std::pair<GenerateRequest, std::string>> asked_;  // and the prefill node
+  std::size_t num_granted_ = 0;
+  std::size_t num_handed_ = 0;
   std::set<RequestId> cancelled_;
   std::uint64_t next_incarnation_ = 100;
   bool has_engine_threads_ = false;

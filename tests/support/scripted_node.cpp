@@ -67,9 +67,7 @@ void ScriptedNode::connect() {
   };
   handlers.on_down = [this](const Error&) {
     heartbeat_.reset();
-    sequences_.clear();
-    prefilling_.clear();
-    counts_.running = 0;
+    forget_all();
     if (frozen_) {
       link_->stop();
     }
@@ -89,10 +87,17 @@ void ScriptedNode::kill() {
     // It may be the link that called us.
     executor_.post([link = std::shared_ptr<PeerLink>(std::move(link_))] {});
   }
+  forget_all();
+  linked_.clear();
+  step_pending_ = false;
+}
+
+void ScriptedNode::forget_all() {
   sequences_.clear();
   prefilling_.clear();
+  handed_.clear();
+  cancelled_.clear();
   counts_.running = 0;
-  step_pending_ = false;
 }
 
 void ScriptedNode::freeze() {
@@ -124,9 +129,7 @@ void ScriptedNode::hand_back(const Error& why) {
   for (const auto& [key, wanted] : prefilling_) {
     add(key);
   }
-  sequences_.clear();
-  prefilling_.clear();
-  counts_.running = 0;
+  forget_all();
   send_events(std::move(events));
 }
 
@@ -195,28 +198,11 @@ void ScriptedNode::on_frame(Channel& channel, wire::Frame frame) {
     case wire::Frame::kArtifactRequest:
       return send_artifact(channel, frame);
     case wire::Frame::kReserve:
-      return on_reserve(channel, std::move(frame));
+      return on_reserve(frame.reserve());
     case wire::Frame::kPrefill:
-      return on_prefill(channel, std::move(frame));
-    case wire::Frame::kCancel: {
-      ++counts_.cancels;
-      const Key key{frame.cancel().request(), frame.cancel().attempt()};
-      if (const auto running = sequences_.find(key); running != sequences_.end()) {
-        TokenEvent event;
-        event.request = RequestId{key.first};
-        event.attempt = Attempt{key.second};
-        event.index = running->second.next;
-        event.finish = FinishReason::Cancelled;
-        event.figures.emplace();
-        event.figures->node = options_.name;
-        event.figures->kv_bytes_moved = 1234;
-        sequences_.erase(running);
-        --counts_.running;
-        send_events({event});
-      }
-      prefilling_.erase(key);
-      return;
-    }
+      return on_prefill(frame.prefill());
+    case wire::Frame::kCancel:
+      return cancel({frame.cancel().request(), frame.cancel().attempt()});
     case wire::Frame::kDrain:
       ++counts_.drains;
       counts_.then_role = frame.drain().then_role();
@@ -240,73 +226,150 @@ void ScriptedNode::send_artifact(Channel& channel, const wire::Frame& frame) {
   channel.answer(frame, std::move(reply));
 }
 
-void ScriptedNode::on_reserve(Channel&, wire::Frame frame) {
+void ScriptedNode::on_reserve(const wire::Reserve& message) {
   ++counts_.reserves;
   if (script_.on_reserve) {
     script_.on_reserve();
   }
-  const auto request = from_wire(frame.reserve().request());
+  const auto request = from_wire(message.request());
   if (!request) {
-    return link_->channel()->answer_error(frame, request.error());
+    return;
   }
   seen_.push_back(*request);
-  counts_.full_reserves += frame.reserve().reserve_full() ? 1 : 0;
+  counts_.full_reserves += message.reserve_full() ? 1 : 0;
   if (draining_) {
-    return link_->channel()->answer_error(frame, Error{ErrorCode::Draining, "scripted"});
+    return send_error(*request, Error{ErrorCode::Draining, "scripted"}, true);
   }
-  after(script_.reserve_delay,
-        [this, request = *request, local = frame.reserve().local(), frame = std::move(frame)] {
-          if (script_.reserve_error) {
-            return link_->channel()->answer_error(frame, *script_.reserve_error);
-          }
-          if (counts_.running >= script_.max_batch) {
-            return link_->channel()->answer_error(frame, Error{ErrorCode::Busy, "batch is full"});
-          }
-          ++counts_.running;
-          ++counts_.taken;
-          Sequence sequence;
-          sequence.request = request;
-          sequence.answer = answer_to(request);
-          sequence.local = local;
-          sequence.committed = local;
-          sequence.next = static_cast<std::uint32_t>(request.output.size()) + (local ? 0 : 1);
-          sequences_[Key{request.id.value, request.attempt.value}] = std::move(sequence);
-          KvGrant grant;
-          grant.node = options_.name;
-          grant.incarnation = Incarnation{incarnation_};
-          grant.lease = LeaseId{request.id.value, request.attempt.value + 1};
-          grant.epoch = Epoch{1};
-          grant.layout_hash = layout_of(options_).hash();
-          grant.control_address = "127.0.0.1:1";
-          grant.runs = {BlockRun{
-              BlockId{0},
-              layout_of(options_).blocks_for(request.prompt.size() + request.output.size())}};
-          wire::Frame reply;
-          *reply.mutable_granted()->mutable_grant() = to_wire(grant);
-          link_->channel()->answer(frame, std::move(reply));
-          arm_step();
-        });
+  after(script_.reserve_delay, [this, request = *request, message] { reserve(request, message); });
 }
 
-void ScriptedNode::on_prefill(Channel& channel, wire::Frame frame) {
-  ++counts_.prefills;
-  const auto request = from_wire(frame.prefill().request());
-  const auto grant = from_wire(frame.prefill().grant());
-  if (!request || !grant) {
-    return channel.answer_error(frame, Error{ErrorCode::ProtocolError, "a broken Prefill"});
+void ScriptedNode::reserve(const GenerateRequest& request, const wire::Reserve& message) {
+  const Key key{request.id.value, request.attempt.value};
+  if (cancelled_.erase(key) > 0) {
+    return;
   }
+  if (script_.reserve_error) {
+    return send_error(request, *script_.reserve_error, true);
+  }
+  if (counts_.running >= script_.max_batch) {
+    return send_error(request, Error{ErrorCode::Busy, "batch is full"}, true);
+  }
+  ++counts_.running;
+  ++counts_.taken;
+  Sequence sequence;
+  sequence.request = request;
+  sequence.answer = answer_to(request);
+  sequence.local = message.local();
+  sequence.committed = message.local();
+  sequence.next = static_cast<std::uint32_t>(request.output.size()) + (message.local() ? 0 : 1);
+  sequences_[key] = std::move(sequence);
+  if (message.local()) {
+    return arm_step();
+  }
+  if (linked_.contains(message.prefill_incarnation())) {
+    handed_[key] = message.prefill_node();
+    return after(std::chrono::milliseconds(0), [this, key, request, to = message.prefill_node()] {
+      ScriptedNode* node = cluster_.find(to);
+      if (node != nullptr && !node->hand_on(request, options_.name) && sequences_.erase(key) > 0) {
+        --counts_.running;
+        send_error(request, Error{ErrorCode::PeerDead, "scripted: a stranger's request"}, false);
+      }
+    });
+  }
+  KvGrant grant;
+  grant.node = options_.name;
+  grant.incarnation = Incarnation{incarnation_};
+  grant.lease = LeaseId{request.id.value, request.attempt.value + 1};
+  grant.epoch = Epoch{1};
+  grant.layout_hash = layout_of(options_).hash();
+  grant.control_address = "127.0.0.1:1";
+  grant.runs = {BlockRun{
+      BlockId{0}, layout_of(options_).blocks_for(request.prompt.size() + request.output.size())}};
+  wire::Frame reply;
+  wire::Granted& granted = *reply.mutable_granted();
+  *granted.mutable_grant() = to_wire(grant);
+  granted.set_request(request.id.value);
+  granted.set_attempt(request.attempt.value);
+  if (is_up()) {
+    link_->channel()->send(std::move(reply));
+  }
+}
+
+void ScriptedNode::on_prefill(const wire::Prefill& message) {
+  const auto request = from_wire(message.request());
+  const auto grant = from_wire(message.grant());
+  if (!request || !grant) {
+    return;
+  }
+  if (ScriptedNode* decode = cluster_.find(grant->node)) {
+    decode->link(incarnation_);
+  }
+  prefill(*request, grant->node);
+}
+
+bool ScriptedNode::hand_on(const GenerateRequest& request, const std::string& decode) {
+  if (!life_ || !is_up()) {
+    return false;
+  }
+  if (!script_.mute && !frozen_) {
+    ++counts_.handed;
+    prefill(request, decode);
+  }
+  return true;
+}
+
+void ScriptedNode::prefill(const GenerateRequest& request, const std::string& decode) {
+  ++counts_.prefills;
   if (script_.die_on_prefill) {
     return kill();
   }
   if (script_.prefill_error) {
-    return channel.answer_error(frame, *script_.prefill_error);
+    return send_error(request, *script_.prefill_error, true);
   }
-  wire::Frame reply;
-  reply.mutable_accepted();
-  channel.answer(frame, std::move(reply));
-  prefilling_[Key{request->id.value, request->attempt.value}] = true;
-  after(script_.prefill_delay,
-        [this, request = *request, decode = grant->node] { first_token(request, decode); });
+  prefilling_[Key{request.id.value, request.attempt.value}] = true;
+  after(script_.prefill_delay, [this, request, decode] { first_token(request, decode); });
+}
+
+void ScriptedNode::send_error(const GenerateRequest& request, const Error& why, bool refused) {
+  TokenEvent event;
+  event.request = request.id;
+  event.attempt = request.attempt;
+  event.finish = FinishReason::Error;
+  event.error = why;
+  event.refused = refused;
+  send_events({std::move(event)});
+}
+
+void ScriptedNode::cancel(const Key& key) {
+  ++counts_.cancels;
+  prefilling_.erase(key);
+  if (options_.role != "decode") {
+    return;
+  }
+  // As an Abort, behind the request that was handed on.
+  if (const auto handed = handed_.extract(key)) {
+    after(std::chrono::milliseconds(0), [this, key, to = handed.mapped()] {
+      if (ScriptedNode* node = cluster_.find(to)) {
+        node->prefilling_.erase(key);
+      }
+    });
+  }
+  const auto running = sequences_.find(key);
+  if (running == sequences_.end()) {
+    cancelled_.insert(key);
+    return;
+  }
+  TokenEvent event;
+  event.request = RequestId{key.first};
+  event.attempt = Attempt{key.second};
+  event.index = running->second.next;
+  event.finish = FinishReason::Cancelled;
+  event.figures.emplace();
+  event.figures->node = options_.name;
+  event.figures->kv_bytes_moved = 1234;
+  sequences_.erase(running);
+  --counts_.running;
+  send_events({event});
 }
 
 void ScriptedNode::first_token(const GenerateRequest& request, const std::string& decode) {
@@ -319,12 +382,7 @@ void ScriptedNode::first_token(const GenerateRequest& request, const std::string
           ? std::optional(Error{ErrorCode::PeerDead, "scripted: the way is cut"})
           : script_.prefill_late_error;
   if (error) {
-    TokenEvent event;
-    event.request = request.id;
-    event.attempt = request.attempt;
-    event.finish = FinishReason::Error;
-    event.error = error;
-    return send_events({event});
+    return send_error(request, *error, false);
   }
   const auto first = static_cast<std::uint32_t>(request.output.size());
   TokenEvent event = event_of(request, answer_to(request), first, first + 1);

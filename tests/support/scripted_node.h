@@ -29,15 +29,15 @@ struct NodeScript {
   // The answer to a prompt, without stop token; absent: "Hello world".
   std::function<std::vector<TokenId>(const GenerateRequest&)> answer;
   std::chrono::milliseconds reserve_delay{0};
-  std::chrono::milliseconds prefill_delay{0};   // Prefill call to first token
+  std::chrono::milliseconds prefill_delay{0};   // Prefill to first token
   std::chrono::milliseconds transfer_delay{0};  // first token to Commit
   std::chrono::milliseconds step{0};            // between two tokens of decode
-  std::uint32_t max_batch = 64;                 // more sequences are answered by Busy
+  std::uint32_t max_batch = 64;                 // more sequences are refused as Busy
   std::uint32_t credits = 16;
   std::uint32_t local_prefill_max_tokens = 0;
   std::uint32_t blocks = 4096;
   std::optional<Error> reserve_error;
-  std::optional<Error> prefill_error;                   // instead of Accepted
+  std::optional<Error> prefill_error;                   // it takes none
   std::optional<Error> prefill_late_error;              // as an event, instead of the first token
   std::set<std::string> unreachable;                    // decode nodes: PeerDead instead of it
   std::optional<std::uint32_t> decode_error_at;         // an error event at this index …
@@ -46,7 +46,7 @@ struct NodeScript {
   std::uint32_t decode_errors = 1'000'000;              // … so many times
   std::optional<Error> commit_error;                    // as an event, when Commit comes
   std::optional<std::uint32_t> die_at;                  // the connection breaks at this index
-  bool die_on_prefill = false;                          // the connection breaks at the Prefill call
+  bool die_on_prefill = false;                          // the connection breaks at a Prefill
   bool die_after_first = false;      // it breaks after the first token, before Commit
   std::uint64_t reactor_ticks = 0;   // of the next heartbeat; 0: no data plane
   bool reactor_moves = true;         // each heartbeat adds one, unless it is 0
@@ -64,6 +64,7 @@ struct NodeCounts {
   std::uint64_t taken = 0;  // requests granted
   std::uint32_t reserves = 0;
   std::uint32_t prefills = 0;
+  std::uint32_t handed = 0;  // of these, by decode nodes
   std::uint32_t cancels = 0;
   std::uint32_t commits = 0;
   std::uint32_t full_reserves = 0;  // that asked for all of max_tokens
@@ -114,6 +115,10 @@ class ScriptedNode {
   // From the prefill node of the same cluster.
   void commit(std::uint64_t request, std::uint32_t attempt);
   void abort(std::uint64_t request, std::uint32_t attempt);
+  // This decode node has a connection from that life of a prefill node: it hands requests on.
+  void link(std::uint64_t prefill_incarnation) { linked_.insert(prefill_incarnation); }
+  // From the decode node of the same cluster. False: its gateway could not be told anything.
+  bool hand_on(const GenerateRequest& request, const std::string& decode);
 
  private:
   struct Sequence {
@@ -128,8 +133,13 @@ class ScriptedNode {
   wire::Hello hello() const;
   wire::NodeLoad load() const;
   void on_frame(Channel& channel, wire::Frame frame);
-  void on_reserve(Channel& channel, wire::Frame frame);
-  void on_prefill(Channel& channel, wire::Frame frame);
+  void on_reserve(const wire::Reserve& message);
+  void reserve(const GenerateRequest& request, const wire::Reserve& message);
+  void on_prefill(const wire::Prefill& message);
+  void prefill(const GenerateRequest& request, const std::string& decode);
+  void cancel(const Key& key);
+  void forget_all();
+  void send_error(const GenerateRequest& request, const Error& why, bool refused);
   void send_artifact(Channel& channel, const wire::Frame& frame);
   void first_token(const GenerateRequest& request, const std::string& decode);
   void connect();
@@ -158,6 +168,9 @@ class ScriptedNode {
   std::optional<Error> refused_;
   std::map<Key, Sequence> sequences_;  // of a decode node
   std::map<Key, bool> prefilling_;     // of a prefill node; false: cancelled
+  std::map<Key, std::string> handed_;  // of a decode node: to whom
+  std::set<Key> cancelled_;            // before their Reserve was looked at
+  std::set<std::uint64_t> linked_;     // of a decode node: lives of prefill nodes
   std::vector<GenerateRequest> seen_;
   bool step_pending_ = false;
   bool draining_ = false;

@@ -76,7 +76,7 @@ class Play {
         table_.cancel(kClient, RequestId{1}, Attempt{});
         break;
       case kWriterAbort:
-        table_.abort(promise_.lease, promise_.epoch, "the writer gives up");
+        table_.abort(promise_.lease, promise_.epoch, "the writer gives up", false);
         break;
       case kWriterLost:
         table_.writer_lost(kWriter);

@@ -111,8 +111,8 @@ TEST(RouteHealth, NeitherClientsNorLoadOpenAnything) {
                                ErrorCode::Preempted,
                                ErrorCode::Draining,
                                ErrorCode::Unavailable}) {
-    for (const bool is_answer : {false, true}) {
-      EXPECT_EQ(blamed_for(code, is_answer, true), Blamed::Nobody) << to_string(code);
+    for (const bool is_refusal : {false, true}) {
+      EXPECT_EQ(blamed_for(code, is_refusal, true), Blamed::Nobody) << to_string(code);
     }
   }
   for (const ErrorCode code : {ErrorCode::Internal, ErrorCode::OutOfMemory, ErrorCode::IoError}) {
@@ -294,33 +294,6 @@ TEST_F(BreakingTest, TheLastPairIsTriedAllTheSame) {
   p0.script().unreachable.clear();
   expect_whole(series(3));  // not one of them is a 503
   EXPECT_FALSE(is_open("p0", "d0"));
-}
-
-TEST_F(BreakingTest, ANodeThatAnswersNothingGetsNothing) {
-  TrackerOptions options;
-  options.call_timeout = milliseconds(200);
-  start(options);
-  add("p0");
-  NodeScript mute;
-  mute.mute = true;
-  ScriptedNode& d0 = add("d0", mute);
-  add("d1");
-  std::vector<std::shared_ptr<RecordingSink>> sinks;
-  for (int i = 0; i < 12; ++i) {
-    sinks.push_back(submit(next_id_++));
-  }
-  pass(600);
-  ASSERT_TRUE(is_open("d0"));
-  EXPECT_FALSE(is_open("p0"));
-  expect_whole(sinks);
-  const auto reserves = d0.counts().reserves;
-  expect_whole(series(10, 20));
-  EXPECT_EQ(d0.counts().reserves, reserves);
-  d0.script().mute = false;
-  pass(3'000);
-  expect_whole(series(20, 20));
-  EXPECT_FALSE(is_open("d0"));
-  EXPECT_GT(d0.counts().reserves, reserves);
 }
 
 TEST_F(BreakingTest, ClientErrorsOpenNothing) {

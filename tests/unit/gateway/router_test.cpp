@@ -72,9 +72,6 @@ TEST(Router, WaitsForCreditsBusyAndSuspectNodes) {
   nodes = {decode(1), prefill(2)};
   nodes[0].is_alive = false;
   EXPECT_EQ(choose_route(nodes, need()).error(), RouteMiss::NoCapacity);
-  nodes = {decode(1), prefill(2)};
-  nodes[0].open_reserves = kMaxOpenReserves;
-  EXPECT_EQ(choose_route(nodes, need()).error(), RouteMiss::NoCapacity);
 }
 
 TEST(Router, DrainingNodesAreNoPair) {
@@ -167,7 +164,6 @@ TEST(Router, AGrownPromptPrefersAPrefillNode) {
 
 TEST(Phase, FinalPhasesHaveNoWayOut) {
   const Phase all[] = {Phase::Queued,
-                       Phase::Reserving,
                        Phase::Prefilling,
                        Phase::Decoding,
                        Phase::Ending,
@@ -187,8 +183,8 @@ TEST(Phase, FinalPhasesHaveNoWayOut) {
       EXPECT_TRUE(is_legal(from, Phase::Cancelled)) << to_string(from);
     }
   }
-  EXPECT_EQ(legal, 22);
-  EXPECT_FALSE(is_legal(Phase::Queued, Phase::Prefilling));
+  EXPECT_EQ(legal, 17);
+  EXPECT_FALSE(is_legal(Phase::Queued, Phase::Decoding));
 }
 
 }  // namespace

@@ -107,7 +107,8 @@ class TrackerTest : public ::testing::Test {
             [this](Node& node, const Error& why) { tracker->on_node_down(node, why); },
             [this](Node& node, const wire::KvEvents& events) {
               tracker->on_kv_events(node, events);
-            }});
+            },
+            [this](Node& node, wire::Granted& granted) { tracker->on_granted(node, granted); }});
     tracker = std::make_unique<RequestTracker>(executor, *membership, health, log, probe, options);
     ASSERT_TRUE(membership->listen(kAddress));
     cluster = std::make_unique<testing::ScriptedCluster>(executor, *node_network);
@@ -156,7 +157,6 @@ class TrackerTest : public ::testing::Test {
       EXPECT_EQ(node->credits_used, 0U) << node->name;
       EXPECT_EQ(node->tokens_given, 0U) << node->name;
       EXPECT_EQ(node->sequences_given, 0U) << node->name;
-      EXPECT_EQ(node->open_reserves, 0U) << node->name;
     }
   }
 

@@ -111,6 +111,34 @@ TEST(TtftPrediction, LearnsTheRateAtWhichWorkIsBegun) {
       0.5);
 }
 
+TEST(TtftPrediction, WhatNodesRefuseWasNotBegun) {
+  TtftPrediction prediction;
+  TtftPrediction refusing;
+  const auto refuse = [&](TimePoint now) {
+    for (int i = 0; i < 5; ++i) {
+      // Given to nodes while something waits, or as the last that waited.
+      refusing.on_refused(refusing.on_begun(now, 100, i % 2 == 0));
+    }
+  };
+  TimePoint now{};
+  refuse(now);
+  for (int i = 0; i < 50; ++i) {
+    now += milliseconds(300);
+    refuse(now);
+    now += milliseconds(200);
+    prediction.on_begun(now, 100, true);
+    refusing.on_begun(now, 100, true);
+    refuse(now);
+  }
+  const auto wait = [](const TtftPrediction& from) {
+    const std::vector<NodeView> nodes{prefill_node(1, 1000, 0)};
+    return seconds_of(
+        from.predict(nodes, waiting({0, 400, 0}), shares(0, 0, 0), Tier::Default, 100)->wait);
+  };
+  EXPECT_NEAR(wait(prediction), 2.0, 0.05);
+  EXPECT_NEAR(wait(refusing), wait(prediction), 0.05);
+}
+
 TEST(TtftPrediction, WaitsBehindItsOwnTierAtItsShare) {
   const TtftPrediction prediction;
   const std::vector<NodeView> nodes{prefill_node(1, 1000, 0)};
