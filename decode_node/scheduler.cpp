@@ -303,7 +303,7 @@ void Scheduler::draft(std::vector<engine::PlannedSlice>& planned) {
 
 void Scheduler::step_done(Step step, node::StepEngine::Outcome outcome) {
   const double seconds = to_seconds(outcome.duration);
-  step_seconds_ = step_seconds_ == 0 ? seconds : 0.9 * step_seconds_ + 0.1 * seconds;
+  pace_.observe(seconds);
   // A draft model may have had less to say.
   step.shape.rows -=
       step.drafts - std::reduce(outcome.result.drafted.begin(), outcome.result.drafted.end());

@@ -31,6 +31,7 @@
 #include "engine/step/planner.h"
 #include "engine/step/sequence.h"
 #include "engine/step/step_cost.h"
+#include "engine/step/step_pace.h"
 #include "node/client.h"
 #include "node/grammars.h"
 #include "node/prompt_scores.h"
@@ -86,7 +87,7 @@ class Scheduler {
   std::uint32_t num_growing() const;
   // Prompt tokens that wait to be prefilled here.
   std::uint32_t num_queued_tokens() const;
-  double step_seconds() const { return step_seconds_; }  // smoothed
+  double step_seconds() const { return pace_.seconds(); }
   // Sequences that may be here: as many as the limits and the target of a step's time allow.
   std::uint32_t batch_limit() const;
   std::uint64_t num_steps() const { return steps_.num_steps(); }
@@ -159,7 +160,7 @@ class Scheduler {
   const std::function<void()> on_ended_;
   node::Grammars* const grammars_;
   std::list<Running> running_;  // oldest first; addresses stay
-  double step_seconds_ = 0;
+  engine::StepPace pace_;
   engine::StepCost cost_;
   std::uint64_t num_added_ = 0;
   std::uint64_t num_turns_ = 0;

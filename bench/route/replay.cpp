@@ -221,7 +221,7 @@ class Replay {
       view.running = seen.sequences_given + seen.foreign_running;
       views.push_back(view);
     }
-    routing_.describe(views);
+    routing_.describe(views, at(now_));
     return views;
   }
 
@@ -290,7 +290,7 @@ class Replay {
       seen.view.blocks_free = static_cast<std::uint32_t>(decode.blocks_free());
       const auto running = static_cast<std::uint32_t>(decode.running.size());
       seen.foreign_running = running - std::min(running, seen.sequences_given);
-      routing_.on_step(seen.view.handle, decode.steps, running, decode.step_s);
+      routing_.on_step(seen.view.handle, decode.steps, running, decode.step_s, at(now_));
       changes = decode.cache.take_changes();
     }
     if (!changes.stored.empty() || !changes.removed.empty()) {

@@ -236,7 +236,7 @@ void RequestTracker::dispatch_model(const std::string& model) {
 
 std::vector<NodeView> RequestTracker::views_of(const std::string& model) const {
   std::vector<NodeView> views = membership_.views_of(model);
-  routing_.describe(views);
+  routing_.describe(views, executor_.now());
   return views;
 }
 
@@ -302,7 +302,8 @@ void RequestTracker::on_node_changed(Node& node) {
     routing_.on_step(node.handle,
                      node.load.engine_steps(),
                      node.load.running(),
-                     node.load.decode_step_ms() / 1e3);
+                     node.load.decode_step_ms() / 1e3,
+                     executor_.now());
   }
   wake();
 }

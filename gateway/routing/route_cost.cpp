@@ -40,6 +40,8 @@ RouteCost::RouteCost(std::span<const NodeView> nodes, const RouteNeed& need)
   std::uint32_t measured = 0;
   double steps = 0;
   std::uint32_t paced = 0;
+  double sequences = 0;
+  std::uint32_t shared = 0;
   std::uint32_t prefills = 0;
   std::uint32_t busy = 0;
   for (const NodeView& node : nodes) {
@@ -55,8 +57,13 @@ RouteCost::RouteCost(std::span<const NodeView> nodes, const RouteNeed& need)
       steps += step;
       ++paced;
     }
+    if (node.step_s_per_sequence > 0 && node.role == NodeRole::Decode) {
+      sequences += node.step_s_per_sequence;
+      ++shared;
+    }
   }
   usual_step_ = paced > 0 ? steps / paced : kUnmeasuredStep;
+  usual_sequence_ = shared > 0 ? sequences / shared : 0;
   usual_rate_ = measured > 0 ? sum / measured : kUnmeasuredRate;
   // A second of work on a queue that is busy for a share b of the time holds up about b / (1 - b)
   // others.
@@ -99,9 +106,11 @@ double RouteCost::effect(const NodeView& decode) const {
   double each = decode.step_s_per_sequence;
   if (each <= 0) {
     // Nobody saw it with batches of several sizes. A small guess: it spreads requests over nodes
-    // that are equal otherwise, and sends none away from the blocks that it needs.
-    base = base > 0 ? base : usual_step_;
-    each = base * kGuessedFullBatch / batch;
+    // that are equal otherwise, and sends none away from the blocks that it needs. A new node is
+    // as others are, or it would be given all that comes.
+    const bool is_new = base <= 0;
+    base = is_new ? usual_step_ : base;
+    each = is_new && usual_sequence_ > 0 ? usual_sequence_ : base * kGuessedFullBatch / batch;
   }
   const double running = decode.running;
   const double own = base + each * (running + 1);

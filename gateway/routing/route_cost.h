@@ -48,9 +48,10 @@ class RouteCost {
 
   const std::span<const NodeView> nodes_;
   const RouteNeed& need_;
-  double usual_rate_ = 0;   // of nodes that were measured
-  double usual_step_ = 0;   // seconds, likewise
-  double busy_weight_ = 0;  // of work, for those who wait behind it
+  double usual_rate_ = 0;      // of nodes that were measured
+  double usual_step_ = 0;      // seconds, likewise
+  double usual_sequence_ = 0;  // what one more takes; 0: not known of any
+  double busy_weight_ = 0;     // of work, for those who wait behind it
   struct Terms {
     double compute = 0;  // with what it holds
     double wait = 0;     // prefill: its queue; decode: `effect`

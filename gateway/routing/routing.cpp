@@ -4,6 +4,11 @@
 #include <memory>
 
 namespace baton::gateway {
+namespace {
+
+constexpr std::chrono::seconds kStepsCount{10};  // that long after the last one
+
+}  // namespace
 
 Routing::Routing(RoutingOptions options)
     : options_(options), map_(options.mixer), sent_(options.mixer, options.linger) {}
@@ -34,10 +39,15 @@ void Routing::on_events(NodeHandle node, const BlockEvents& events) {
   map_.remove(state.slot, events.removed);
 }
 
-void Routing::on_step(NodeHandle node, std::uint64_t steps, std::uint32_t running, double seconds) {
+void Routing::on_step(
+    NodeHandle node, std::uint64_t steps, std::uint32_t running, double seconds, TimePoint now) {
   Known& state = known(node);
   if (steps > state.steps && running > 0 && seconds > 0) {
+    if (now - state.stepped > kStepsCount) {
+      state.step = {};
+    }
     state.step.observe(1, running, seconds);
+    state.stepped = now;
   }
   state.steps = steps;
 }
@@ -60,7 +70,7 @@ void Routing::on_node_down(NodeHandle node) {
   links_.forget(node);
 }
 
-void Routing::describe(std::span<NodeView> nodes) const {
+void Routing::describe(std::span<NodeView> nodes, TimePoint now) const {
   for (NodeView& node : nodes) {
     const auto found = nodes_.find(node.handle);
     if (found == nodes_.end()) {
@@ -70,7 +80,9 @@ void Routing::describe(std::span<NodeView> nodes) const {
       node.prefill_s_per_token = fit.a();
       node.prefill_s_per_meeting = fit.b();
     }
-    if (const TwoTermFit& fit = found->second.step; fit.is_known()) {
+    if (now - found->second.stepped > kStepsCount) {
+      node.step_s = 0;
+    } else if (const TwoTermFit& fit = found->second.step; fit.is_known()) {
       node.step_base_s = fit.a();
       node.step_s_per_sequence = fit.b();
     }

@@ -46,7 +46,8 @@ class Routing {
   // ---- what nodes tell
   void on_events(NodeHandle node, const BlockEvents& events);
   // A decode node's step, once it has made new ones.
-  void on_step(NodeHandle node, std::uint64_t steps, std::uint32_t running, double seconds);
+  void on_step(
+      NodeHandle node, std::uint64_t steps, std::uint32_t running, double seconds, TimePoint now);
   // `tokens` were computed behind `held` others, with no other request of ours on the node.
   void on_prefill(NodeHandle node, std::uint32_t held, std::uint32_t tokens, double seconds);
   void on_transfer(const NodePair& pair, std::uint64_t bytes, double exposed_s, double compute_s) {
@@ -55,8 +56,10 @@ class Routing {
   void on_node_down(NodeHandle node);
 
   // ---- for one request
-  // Fills in what was learned of the nodes.
-  void describe(std::span<NodeView> nodes) const;
+  // Fills in what was learned of the nodes. A decode node that has made no step for a while counts
+  // as not measured: the figures of a bad moment would keep away the requests that could show
+  // better ones.
+  void describe(std::span<NodeView> nodes, TimePoint now) const;
   // Leading tokens of the prompt that each node holds or soon will; valid until the next call. The
   // chains of block sizes that are missing are made.
   std::span<const std::uint32_t> held_tokens(std::span<const NodeView> nodes,
@@ -85,6 +88,7 @@ class Routing {
     TwoTermFit prefill;
     TwoTermFit step;
     std::uint64_t steps = 0;
+    TimePoint stepped;  // when it last told of new ones
   };
   Known& known(NodeHandle node);
   void retire(PrefixMap::Slot slot);

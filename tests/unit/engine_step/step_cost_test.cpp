@@ -4,6 +4,8 @@
 
 #include <random>
 
+#include "engine/step/step_pace.h"
+
 namespace baton::engine {
 namespace {
 
@@ -87,6 +89,20 @@ TEST(StepCost, NoPartIsNegative) {
       }
     }
   }
+}
+
+TEST(StepPace, AStepThatWasHeldUpIsSoonForgotten) {
+  StepPace pace;
+  EXPECT_EQ(pace.seconds(), 0);
+  for (int i = 0; i < 20; ++i) {
+    pace.observe(0.004);
+  }
+  pace.observe(2.5);
+  EXPECT_LT(pace.seconds(), 0.008);
+  for (int i = 0; i < 200; ++i) {
+    pace.observe(0.1);
+  }
+  EXPECT_NEAR(pace.seconds(), 0.1, 1e-3) << "steps that stay slow are the pace";
 }
 
 }  // namespace

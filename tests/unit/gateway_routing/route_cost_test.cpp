@@ -157,6 +157,15 @@ TEST(RouteCost, TheRunningBatchCounts) {
   EXPECT_EQ(choose_route(nodes, wanted)->decode, NodeHandle{2});
 }
 
+TEST(RouteCost, ANewNodesBatchGrowsLikeThoseOfOthers) {
+  std::vector<NodeView> nodes = four();
+  nodes[0].step_base_s = 0.004;
+  nodes[0].step_s_per_sequence = 0.0005;
+  nodes[0].running = 8;
+  nodes[1].running = 12;
+  EXPECT_EQ(choose_route(nodes, need(100))->decode, NodeHandle{1});
+}
+
 TEST(RouteCost, ScarceMemoryCostsAndTooLittleLosesAlways) {
   std::vector<NodeView> nodes = four();
   nodes[0].blocks_free = 50;

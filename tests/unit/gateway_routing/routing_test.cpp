@@ -112,17 +112,38 @@ TEST_F(RoutingTest, WhatWasJustSentCountsWhereItIsComputedAndThenWhereItIsMoved)
 }
 
 TEST_F(RoutingTest, LearnsSpeedsOfNodes) {
-  routing.describe(nodes);
+  routing.describe(nodes, now);
   EXPECT_EQ(nodes[1].prefill_s_per_token, 0);
   for (std::uint32_t i = 1; i <= 20; ++i) {
     routing.on_prefill(NodeHandle{2}, 0, i * 100, i * 100 * 1e-3);
-    routing.on_step(NodeHandle{1}, i, i % 4, 0.02 + 0.001 * (i % 4));
+    routing.on_step(NodeHandle{1}, i, i % 4, 0.02 + 0.001 * (i % 4), now);
   }
-  routing.describe(nodes);
+  routing.describe(nodes, now);
   EXPECT_NEAR(nodes[1].prefill_s_per_token, 1e-3, 1e-6);
   EXPECT_NEAR(nodes[1].prefill_s_per_meeting, 0, 1e-9);
   EXPECT_NEAR(nodes[0].step_base_s, 0.02, 1e-6);
   EXPECT_NEAR(nodes[0].step_s_per_sequence, 0.001, 1e-6);
+}
+
+TEST_F(RoutingTest, WhatAnIdleNodeToldOfItsStepsIsForgotten) {
+  const auto described = [&] {
+    NodeView node = nodes[0];
+    node.step_s = 0.5F;  // a node tells its last figure for ever
+    routing.describe({&node, 1}, now);
+    return node;
+  };
+  for (std::uint32_t i = 1; i <= 8; ++i) {
+    routing.on_step(NodeHandle{1}, i, 1 + i % 2, 0.5, now);
+  }
+  EXPECT_GT(described().step_base_s, 0.4);
+  now += seconds(11);
+  routing.on_step(NodeHandle{1}, 8, 0, 0.5, now);  // a heartbeat, no new step
+  EXPECT_EQ(described().step_base_s, 0);
+  EXPECT_EQ(described().step_s, 0);
+  for (std::uint32_t i = 9; i <= 12; ++i) {
+    routing.on_step(NodeHandle{1}, i, 1 + i % 2, 0.004, now);
+  }
+  EXPECT_NEAR(described().step_base_s, 0.004, 1e-6) << "the old figures are gone";
 }
 
 }  // namespace
