@@ -130,6 +130,7 @@ struct Gateway::Parts {
         const GatewayTuning& tuning,
         std::shared_ptr<ControlTls> tls)
       : log(logger),
+        started(started_with),
         config(started_with),
         probe(metrics, config.slo),
         cost(metrics),
@@ -237,12 +238,19 @@ struct Gateway::Parts {
     std::vector<std::string> taken;
     std::vector<std::string> kept;
     for (std::string& key : changed_keys(config, now)) {
-      (may_change_while_running(key) ? taken : kept).push_back(std::move(key));
+      if (may_change_while_running(key)) {
+        taken.push_back(std::move(key));
+      }
+    }
+    for (std::string& key : changed_keys(started, now)) {
+      if (!may_change_while_running(key)) {
+        kept.push_back(std::move(key));
+      }
     }
     log.info("read the configuration again; changed: {}",
              taken.empty() ? "nothing" : fmt::format("{}", fmt::join(taken, ", ")));
     if (!kept.empty()) {
-      log.warn("{} changed, too, and want a restart", fmt::join(kept, ", "));
+      log.warn("not as it runs, and taken at a restart: {}", fmt::join(kept, ", "));
     }
     if (std::ranges::any_of(taken,
                             [](const std::string& key) { return key.starts_with("slo."); })) {
@@ -270,6 +278,7 @@ struct Gateway::Parts {
   }
 
   const Logger log;
+  const ClusterConfig started;
   ClusterConfig config;  // as it was read last; on the control strand
   Metrics metrics;
   std::unique_ptr<SpanExporter> spans;  // null: no collector

@@ -162,7 +162,11 @@ std::optional<ApiError> RequestTracker::refuse_early(Tracked& tracked, Tier tier
 void RequestTracker::refuse_late(Tracked& tracked) {
   const Tier tier = tracked.ticket.tier;
   const Duration target = tracked.ticket.place.due - tracked.received;
+  const auto route = route_for(tracked, views_of(tracked.request.model), {}, {});
   queue_.leave(tracked.request.model, tracked.ticket);
+  if (!route && route.error() == RouteMiss::NoPair) {  // it did not wait behind others
+    return end(tracked, Phase::Failed, FinishReason::Error, no_pair_error());
+  }
   if (tracked.predicted) {
     predictions_[tracked.request.model].on_expired(tier, *tracked.predicted, target);
   }

@@ -128,12 +128,20 @@ def test_a_changed_configuration_is_taken_up_or_said_to_want_a_restart(cluster):
     target = 'baton_slo_target_seconds{slo="queue",tier=""}'
     wait_for("the new target", lambda: metric(cluster, "gateway", target) == 1.234)
     said = gateway.tail(5000)
-    assert "pools.cooldown_ms" in said and "gateway.max_body_mb changed, too" in said
+    assert "pools.cooldown_ms" in said and "taken at a restart: gateway.max_body_mb" in said
+    changed["slo"]["queue_ms"] = 1235  # what waits for a restart is told again
+    cluster.file.write_text(json.dumps(changed))
+    gateway.popen.send_signal(signal.SIGHUP)
+    wait_for("the next target", lambda: metric(cluster, "gateway", target) == 1.235)
+    assert gateway.tail(5000).count("taken at a restart: gateway.max_body_mb") == 2
     cluster.file.write_text("cluster: [")
     gateway.popen.send_signal(signal.SIGHUP)
     wait_for("the complaint", lambda: "the configuration stays as it was" in gateway.tail(5000))
     assert gateway.running()
     cluster.file.write_text(before)
+    gateway.popen.send_signal(signal.SIGHUP)
+    wait_for("the first target", lambda: metric(cluster, "gateway", target) not in (1.234, 1.235))
+    assert gateway.tail(8000).count("taken at a restart") == 2, "all is as it runs"
 
 
 def test_the_tool_shows_its_key_and_trusts_the_certificate(cluster):

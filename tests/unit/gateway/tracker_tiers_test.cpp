@@ -202,6 +202,23 @@ TEST_F(TierTest, WhoGoesOnAtAnotherNodeIsNotRefusedForItsDeadline) {
   expect_quiet();
 }
 
+TEST_F(TierTest, WhereNoPairIsLeftNobodyIsToldThatTooMuchWaits) {
+  TrackerOptions options;
+  options.tiers[1].ttft_target = milliseconds(500);
+  start(options);
+  add("p0");
+  ScriptedNode& decode = add("d0");
+  pass(100);
+  decode.kill();
+  pass(100);
+  const auto sink = submit_to(Tier::Default);
+  pass(700);
+  ASSERT_TRUE(sink->end);
+  EXPECT_FALSE(sink->is_refused());
+  EXPECT_EQ(sink->end->error->status, 503);
+  expect_quiet();
+}
+
 TEST_F(TierTest, EarlyRefusalCanBeSwitchedOff) {
   TrackerOptions options;
   options.queue_limit = 10'000;
