@@ -337,7 +337,11 @@ void Membership::drop(NodeHandle handle, const Error& why) {
     models_.erase(model);
   }
   ++stats_.lost;
-  log_.warn("node '{}' is gone: {}", node->name, why.message);
+  if (node->is_draining()) {
+    log_.info("node '{}' has left, drained", node->name);
+  } else {
+    log_.warn("node '{}' is gone: {}", node->name, why.message);
+  }
   node->channel->close();
   handlers_.on_down(*node, why);
   // The watch or the channel may be what called us: they must outlive this call.
