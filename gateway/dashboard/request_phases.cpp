@@ -32,8 +32,17 @@ std::vector<RequestPhase> phases_of(const EndedRequest& ended) {
   if (f.kv_bytes_moved > 0) {
     add("transfer", "baton-prefill", f.prefill_node, computed, computed + micros(f.transfer));
   }
+  std::uint64_t resumed = 0;
+  for (const LostWork& lost : f.lost) {
+    resumed = micros(lost.to);
+    add(lost.was_decoding ? "decode" : "prefill",
+        lost.by_decode_node ? "baton-decode" : "baton-prefill",
+        lost.node,
+        micros(lost.from),
+        resumed);
+  }
   if (ended.ttft_us > 0) {
-    add("decode", "baton-decode", f.decode_node, ended.ttft_us, ended.total_us);
+    add("decode", "baton-decode", f.decode_node, std::max(ended.ttft_us, resumed), ended.total_us);
   }
   return phases;
 }

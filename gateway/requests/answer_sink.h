@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "common/types/token_event.h"
 #include "gateway/http/api_error.h"
@@ -17,6 +18,15 @@
 namespace baton::gateway {
 
 // What both nodes measured for a request, together.
+// What a node did of an attempt that failed and was taken over.
+struct LostWork {
+  bool was_decoding = false;  // else the first token of the attempt had not come
+  bool by_decode_node = false;
+  NodeName node;
+  std::chrono::microseconds from{0};  // after the request came
+  std::chrono::microseconds to{0};
+};
+
 struct AnswerFigures {
   NodeName prefill_node;
   NodeName decode_node;
@@ -34,6 +44,7 @@ struct AnswerFigures {
   std::uint32_t accepted_tokens = 0;
   std::uint32_t attempts = 0;
   std::uint32_t failovers = 0;  // attempts that failed and were taken over by another
+  std::vector<LostWork> lost;   // of those
 };
 
 struct AnswerEnd {

@@ -84,6 +84,9 @@ TEST_F(FailoverTest, MaxTokensCountsAsAWhole) {
   pass(100);
   expect_whole(*sink, "Hello w");
   EXPECT_EQ(sink->end->finish, FinishReason::Length);
+  ASSERT_EQ(sink->end->figures.lost.size(), 1U) << "what the first node did is told, too";
+  EXPECT_TRUE(sink->end->figures.lost[0].was_decoding);
+  EXPECT_EQ(sink->end->figures.lost[0].node, "d0");
 }
 
 TEST_F(FailoverTest, ResumeOfTheLastTokenEndsOnThePrefillNode) {
@@ -111,6 +114,9 @@ TEST_F(FailoverTest, PrefillDiesBeforeTheFirstToken) {
   pass(100);
   expect_whole(*sink);
   EXPECT_EQ(sink->end->figures.prefill_node, "p1");
+  ASSERT_EQ(sink->end->figures.lost.size(), 1U);
+  EXPECT_FALSE(sink->end->figures.lost[0].was_decoding);
+  EXPECT_EQ(sink->end->figures.lost[0].node, "p0");
   EXPECT_EQ(decode.counts().running, 0U);
 }
 
