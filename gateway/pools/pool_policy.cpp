@@ -166,6 +166,34 @@ std::uint32_t PoolPolicy::step(const PoolDecision& decision,
   return std::clamp(now_there.of(other(to)) / 2, 1U, distance);
 }
 
+// Without a node of each role nothing is served, so there is no load to go by.
+void PoolPolicy::rescue(TimePoint now,
+                        const PoolObservation& seen,
+                        PoolSize there,
+                        PoolDecision& decision) {
+  const NodeRole to = there.prefill == 0 ? NodeRole::Prefill : NodeRole::Decode;
+  if (there.of(other(to)) < 2 || seen.to_prefill + seen.to_decode > 0) {
+    empty_since_.reset();
+    times_asked_ = 0;
+    return;
+  }
+  empty_since_ = empty_since_.value_or(now);
+  ++times_asked_;
+  // One that was lost may be back at once. Those that have not come yet may still load their model.
+  const bool had = to == NodeRole::Prefill ? had_prefill_ : had_decode_;
+  if (had ? times_asked_ < kAsked : now - *empty_since_ < options_.cooldown) {
+    return;
+  }
+  decision.to = to;
+  decision.change = choose(seen, other(to), 1);
+  if (!decision.change.empty()) {
+    decision.split = to == NodeRole::Prefill ? PoolSize{1, there.decode - 1}
+                                             : PoolSize{there.prefill - 1, 1};
+    last_ = Change{now, to, load_.is_known() ? load_.mix() : 0};
+  }
+  times_asked_ = 0;
+}
+
 PoolDecision PoolPolicy::decide(TimePoint now, const PoolObservation& seen) {
   load_.observe(seen);
   const PoolSize there = count_usable(seen);
@@ -173,7 +201,14 @@ PoolDecision PoolPolicy::decide(TimePoint now, const PoolObservation& seen) {
   decision.desired =
       wanted_replicas(now, {there.prefill + seen.to_prefill, there.decode + seen.to_decode});
   decision.split = {there.prefill + seen.to_prefill, there.decode + seen.to_decode};
-  if ((!load_.is_known() && !options_.ratio) || there.prefill == 0 || there.decode == 0) {
+  had_prefill_ = had_prefill_ || there.prefill > 0;
+  had_decode_ = had_decode_ || there.decode > 0;
+  if (there.prefill == 0 || there.decode == 0) {
+    rescue(now, seen, there, decision);
+    return decision;
+  }
+  empty_since_.reset();
+  if (!load_.is_known() && !options_.ratio) {
     return decision;
   }
   if (load_.is_known()) {

@@ -5,7 +5,8 @@
 // will be: PoolLoad looks ahead), at several observations in a row. What keeps it still: a cooldown
 // after each change; a change is not undone before the mix of requests has really moved; the
 // smallest pools are never touched; nothing new is begun while nodes are between two roles. One
-// node at a time, several only when the load is more than the pool carries.
+// node at a time, several only when the load is more than the pool carries. A pool that has lost all
+// its nodes is given one of the other's, if that has two.
 //
 // One of these serves one model. Owner: the controller, or a simulation. Thread: its owner's.
 // Failure: nothing is changed before enough is known.
@@ -34,6 +35,7 @@ class PoolPolicy {
  private:
   PoolSize wanted_split(const PoolObservation& seen, PoolSize now_there) const;
   PoolSize wanted_replicas(TimePoint now, PoolSize now_there);
+  void rescue(TimePoint now, const PoolObservation& seen, PoolSize there, PoolDecision& decision);
   bool is_due(TimePoint now, const PoolDecision& decision, NodeRole to);
   std::uint32_t step(const PoolDecision& decision, PoolSize now_there, NodeRole to) const;
 
@@ -48,6 +50,9 @@ class PoolPolicy {
   // Observations in a row that asked for the same.
   NodeRole asked_ = NodeRole::Prefill;
   std::uint32_t times_asked_ = 0;
+  bool had_prefill_ = false;
+  bool had_decode_ = false;
+  std::optional<TimePoint> empty_since_;  // one pool, while the other could give it a node
   // Replicas go down only to what was enough all through a cooldown.
   PoolSize replicas_;
   PoolSize lower_;

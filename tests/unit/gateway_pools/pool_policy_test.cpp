@@ -196,6 +196,33 @@ TEST_F(PoolPolicyTest, NodesOfOneRoleStay) {
   EXPECT_GT(last.desired.prefill, 4U);
 }
 
+TEST_F(PoolPolicyTest, APoolThatLostAllItsNodesIsGivenOne) {
+  for (const bool decode_is_lost : {true, false}) {
+    use(options());
+    Cluster cluster{.prefill = 2, .decode = 2, .rate = 0};
+    EXPECT_EQ(run(cluster, 5), 0U);
+    (decode_is_lost ? cluster.decode : cluster.prefill) = 0;
+    EXPECT_EQ(run(cluster, 2), 0U) << "it may be back";
+    EXPECT_EQ(run(cluster, 3), 1U);
+    EXPECT_EQ(cluster.prefill, 1U);
+    EXPECT_EQ(cluster.decode, 1U);
+  }
+}
+
+TEST_F(PoolPolicyTest, OneThatNeverHadAnyIsGivenOneAfterACooldown) {
+  Cluster cluster{.prefill = 3, .decode = 0, .rate = 0};
+  EXPECT_EQ(run(cluster, 12), 0U) << "they may be loading their model";
+  EXPECT_EQ(run(cluster, 3), 1U);
+  EXPECT_EQ(cluster.decode, 1U);
+}
+
+TEST_F(PoolPolicyTest, TheLastNodeOfAllStaysWhatItIs) {
+  Cluster cluster{.prefill = 1, .decode = 1, .rate = 0};
+  run(cluster, 5);
+  cluster.decode = 0;
+  EXPECT_EQ(run(cluster, 100), 0U);
+}
+
 TEST_F(PoolPolicyTest, ARatioIsKeptWhateverTheLoad) {
   PoolOptions fixed = options();
   fixed.ratio = PoolSize{1, 3};
