@@ -196,7 +196,7 @@ void add_up(CLI::App& app, Action& chosen) {
       ->option_text("-- COMMAND ...");
   command->footer(
       "Processes that die are not started again; what died, how, and its last log lines are told.\n"
-      "Where the gateway has keys, BATON_API_KEY holds the one to show.\n"
+      "Where the gateway has keys, COMMAND finds the one to show in BATON_API_KEY.\n"
       "Examples:\n"
       "  baton up --config configs/local.yaml\n"
       "  baton up --config configs/local.yaml --set decode.max_batch=8\n"
