@@ -121,7 +121,8 @@ void add_bench_engine(CLI::App& group, Action& chosen) {
   command
       ->add_option("--repetitions", options.repetitions, "Turns of each figure; the median counts")
       ->capture_default_str();
-  command->add_flag("--markdown", arguments->markdown, "Tables as docs/performance/engine.md has them");
+  command->add_flag(
+      "--markdown", arguments->markdown, "Tables as docs/performance/engine.md has them");
   command->add_flag("--json", arguments->json, "End with one JSON line");
   command->footer(
       "Ours and the peer's take turns, each in a process of its own; the peer counts with or\n"

@@ -73,7 +73,8 @@ void add_bench_interference(CLI::App& group, Action& chosen) {
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   command->add_flag("--threads", options.threads, "Tell what each thread of Baton did");
   command->add_option("--run-dir", options.run_folder, "Folder of configurations and logs");
-  command->add_flag("--markdown", arguments->markdown, "The table as docs/performance/engine.md has it");
+  command->add_flag(
+      "--markdown", arguments->markdown, "The table as docs/performance/engine.md has it");
   command->add_flag("--json", arguments->json, "End with one JSON line");
   command->footer(
       "Each server runs the same streams twice, alone and while the prompts arrive; gaps between\n"

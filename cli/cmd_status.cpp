@@ -8,6 +8,7 @@
 
 #include "cli/command.h"
 #include "cli/http/api_client.h"
+#include "cli/pool_lines.h"
 #include "cli/signals.h"
 #include "cli/table.h"
 
@@ -36,25 +37,6 @@ void print_faults(const json::object& status) {
                cell(*part, "state"),
                cell(*part, "faults"),
                cell(*part, "open_for_ms"));
-  }
-}
-
-// One line a model: nodes of each role, and how many there should be.
-void print_pools(const json::object& status) {
-  for (const json::object* pool : objects_of(status, "pools")) {
-    fmt::print(
-        "\npools of {} (change_roles: {})", cell(*pool, "model"), cell(*pool, "change_roles"));
-    for (const char* role : {"prefill", "decode"}) {
-      const json::value* fields = pool->if_contains(role);
-      if (fields != nullptr && fields->is_object()) {
-        const json::object& size = fields->as_object();
-        fmt::print("  {}: {} nodes, of these {} wanted, {} replicas desired",
-                   role,
-                   cell(size, "nodes"),
-                   cell(size, "wanted"),
-                   cell(size, "desired_replicas"));
-      }
-    }
   }
 }
 
@@ -106,8 +88,7 @@ void print_table(const json::value& status) {
       fmt::print("{}: {}  ", std::string_view(entry.key()), cell(*object, entry.key_c_str()));
     }
   }
-  print_pools(*object);
-  fmt::print("\n");
+  fmt::print("\n{}", pool_lines(*object));
   print_columns(rows_of(nodes->as_array()));
   print_faults(*object);
 }

@@ -44,6 +44,7 @@ double GatewayShare::get() const {
 
 void GatewayShare::scale(PoolObservation& seen) const {
   const double factor = 1 / get();
+  seen.stands_for = factor;
   seen.requests = times(seen.requests, factor);
   seen.prompt_tokens *= factor;
   seen.prompt_tokens_squared *= factor;

@@ -18,6 +18,18 @@ std::string_view name_of(NodeRole role) {
   return role == NodeRole::Prefill ? "prefill" : "decode";
 }
 
+std::string_view name_of(SplitBy by) {
+  switch (by) {
+    case SplitBy::Load:
+      return "load";
+    case SplitBy::Ratio:
+      return "ratio";
+    case SplitBy::Floor:
+      return "floor";
+  }
+  return "";
+}
+
 std::size_t index(NodeRole role) {
   return static_cast<std::size_t>(role);
 }
@@ -47,6 +59,23 @@ PoolNode describe(const Node& node) {
       .running = node.load.running(),
       .max_batch = node.load.max_batch(),
       .kv_tokens = std::uint64_t{node.load.blocks_total()} * node.model.layout().block_tokens()};
+}
+
+// Why nodes are given another role.
+std::string reason(const std::string& model, PoolSize there, const PoolDecision& decision) {
+  const std::string pools = fmt::format(
+      "pools of '{}': {} prefill and {} decode nodes", model, there.prefill, there.decode);
+  const PoolSize& split = decision.split;
+  if (decision.by != SplitBy::Load) {
+    return fmt::format(
+        "{}, {} wants {} and {}", pools, name_of(decision.by), split.prefill, split.decode);
+  }
+  return fmt::format("{} carry {:.2f} times the load expected, {} and {} would carry {:.2f} times",
+                     pools,
+                     decision.room_now,
+                     split.prefill,
+                     split.decode,
+                     decision.room_then);
 }
 
 }  // namespace
@@ -125,6 +154,7 @@ void PoolController::look() {
   for (auto& [model, pools] : pools_) {
     settle(pools);
     pools.decision = pools.policy.decide(executor_.now(), observe(model, pools));
+    pools.was_looked_at = true;
     carry_out(model, pools);
   }
   last_look_ = executor_.now();
@@ -164,15 +194,12 @@ PoolObservation PoolController::observe(const std::string& model, Pools& pools) 
   }
   pools.share.end_interval();
   pools.share.scale(seen);
-  pools.there = {};
+  pools.there = usable(model);
   for (const Node* node : nodes) {
     if (node->model.id() != model) {
       continue;
     }
     const PoolNode& known = seen.nodes.emplace_back(describe(*node));
-    if (known.is_usable) {
-      ++(known.role == NodeRole::Prefill ? pools.there.prefill : pools.there.decode);
-    }
     if (known.role == NodeRole::Prefill) {
       seen.waiting_prompt_tokens += node->load.queued_tokens();
     }
@@ -183,22 +210,22 @@ PoolObservation PoolController::observe(const std::string& model, Pools& pools) 
   return seen;
 }
 
+PoolSize PoolController::usable(const std::string& model) const {
+  PoolSize size;
+  for (const Node* node : membership_.nodes()) {
+    if (node->model.id() == model && describe(*node).is_usable) {
+      ++(node->role == NodeRole::Prefill ? size.prefill : size.decode);
+    }
+  }
+  return size;
+}
+
 void PoolController::carry_out(const std::string& model, Pools& pools) {
   const PoolDecision& decision = pools.decision;
   if (decision.change.empty() || options_.pools.change_roles == "off") {
     return;
   }
-  const std::string why = fmt::format(
-      "pools of '{}': {} prefill and {} decode nodes carry {:.2f} times the load expected, {} and "
-      "{} "
-      "would carry {:.2f} times",
-      model,
-      pools.there.prefill,
-      pools.there.decode,
-      decision.room_now,
-      decision.split.prefill,
-      decision.split.decode,
-      decision.room_then);
+  const std::string why = reason(model, pools.there, decision);
   for (const NodeHandle handle : decision.change) {
     const Node* node = membership_.find(handle);
     if (node == nullptr) {
@@ -233,21 +260,29 @@ void PoolController::export_sizes() {
 std::string PoolController::to_json() const {
   std::string out = "[";
   for (const auto& [model, pools] : pools_) {
+    if (!pools.was_looked_at) {
+      continue;
+    }
+    // What was wanted of other nodes says nothing of these.
+    const PoolSize there = usable(model);
+    const bool is_current = there == pools.there;
     out += out.size() == 1 ? "{\"model\":" : ",{\"model\":";
     append_json_string(out, model);
     const PoolDecision& decision = pools.decision;
-    fmt::format_to(std::back_inserter(out),
-                   ",\"change_roles\":\"{}\",\"changing\":{},\"room\":{:.3f},\"share\":{:.3f}",
-                   options_.pools.change_roles,
-                   pools.changing.size(),
-                   decision.room_now,
-                   pools.share.get());
+    fmt::format_to(
+        std::back_inserter(out),
+        ",\"change_roles\":\"{}\",\"changing\":{},\"split_by\":\"{}\",\"room\":{},\"share\":{:.3f}",
+        options_.pools.change_roles,
+        pools.changing.size(),
+        name_of(decision.by),
+        decision.has_room ? fmt::format("{:.3f}", decision.room_now) : "null",
+        pools.share.get());
     for (const NodeRole role : {NodeRole::Prefill, NodeRole::Decode}) {
       fmt::format_to(std::back_inserter(out),
                      ",\"{}\":{{\"nodes\":{},\"wanted\":{},\"desired_replicas\":{}}}",
                      name_of(role),
-                     pools.there.of(role),
-                     decision.split.of(role),
+                     there.of(role),
+                     is_current ? decision.split.of(role) : there.of(role),
                      decision.desired.of(role));
     }
     out += "}";

@@ -56,7 +56,7 @@ class PoolController {
                 std::uint32_t cached_tokens,
                 std::uint32_t output_tokens);
 
-  // An array with one entry for each model: what it has, what it should have.
+  // An array with one entry for each model that was looked at: what it has, what it should have.
   std::string to_json() const;
 
  private:
@@ -74,6 +74,7 @@ class PoolController {
     std::map<NodeName, Changing> changing;
     PoolDecision decision;
     PoolSize there;
+    bool was_looked_at = false;
     TimePoint last_seen;  // a node of the model
   };
 
@@ -81,6 +82,8 @@ class PoolController {
   void look();
   void settle(Pools& pools);
   PoolObservation observe(const std::string& model, Pools& pools);
+  // Nodes that take requests, now.
+  PoolSize usable(const std::string& model) const;
   void carry_out(const std::string& model, Pools& pools);
   void export_sizes();
 

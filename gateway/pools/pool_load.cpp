@@ -8,11 +8,13 @@
 namespace baton::gateway {
 namespace {
 
-constexpr double kAhead = 10;        // intervals: about what a change of role takes to pay
-constexpr double kWorkOff = 12;      // intervals in which what waits is to be worked off
-constexpr double kQuantile = 0.95;   // of requests that shall keep their target
-constexpr double kSigmas = 1.645;    // the same for a normal distribution
-constexpr double kLeastWait = 0.25;  // of a prompt's own time: waiting that is always planned for
+constexpr double kAhead = 10;          // intervals: about what a change of role takes to pay
+constexpr double kWorkOff = 12;        // intervals in which what waits is to be worked off
+constexpr double kQuantile = 0.95;     // of requests that shall keep their target
+constexpr double kSigmas = 1.645;      // the same for a normal distribution
+constexpr double kLeastWait = 0.25;    // of a prompt's own time: waiting that is always planned for
+constexpr double kEnoughAnswers = 16;  // a mean of fewer says little, nor does their rate
+constexpr double kNothing = 0.5;       // of a request, or of a sequence that runs
 constexpr double kKeepEnded = 1 - 1 / Trend::kLong;
 constexpr double kKeepRunning = 1 - 1 / Trend::kShort;
 
@@ -23,6 +25,9 @@ void PoolLoad::observe(const PoolObservation& seen) {
   requests_.observe(seen.requests / seconds);
   tokens_.observe(seen.prompt_tokens / seconds);
   squares_.observe(seen.prompt_tokens_squared / seconds);
+  answers_seen_ += seen.ended / seen.stands_for;
+  lately_ = lately_ * kKeepEnded + seen.requests;
+  waiting_ = seen.waiting;
   ended_ = ended_ * kKeepEnded + seen.ended;
   ended_prompt_ = ended_prompt_ * kKeepEnded + seen.ended_prompt_tokens;
   cached_ = cached_ * kKeepEnded + seen.cached_tokens;
@@ -70,7 +75,12 @@ void PoolLoad::observe(const PoolObservation& seen) {
 }
 
 bool PoolLoad::is_known() const {
-  return node_tokens_per_s_ > 0 && last_step_s_ > 0 && answer_ > 0 && prompt_ > 0;
+  return answers_seen_ >= kEnoughAnswers && requests_.count() >= Trend::kShort &&
+         node_tokens_per_s_ > 0 && last_step_s_ > 0 && answer_ > 0 && prompt_ > 0;
+}
+
+bool PoolLoad::is_idle() const {
+  return is_settled() && lately_ < kNothing && running_ < kNothing && waiting_ == 0;
 }
 
 double PoolLoad::prefill_service_s() const {

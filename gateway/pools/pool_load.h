@@ -6,7 +6,8 @@
 // arrivals (common/base/queueing.h). Decode: steps that grow with the batch, at most as long as the
 // target for the time between tokens.
 //
-// Thread: plain value. Failure: none; `is_known` is false until nodes and requests were seen.
+// Thread: plain value. Failure: none; `is_known` is false until nodes and enough requests were
+// seen.
 #pragma once
 
 #include <cstdint>
@@ -31,6 +32,8 @@ class PoolLoad {
   bool is_known() const;
   // Enough was seen to take something away.
   bool is_settled() const { return requests_.count() >= Trend::kLong; }
+  // For a long while nothing came, and nothing is in work.
+  bool is_idle() const;
 
   double prefill_room(std::uint32_t nodes) const;
   double decode_room(std::uint32_t nodes) const;
@@ -47,6 +50,10 @@ class PoolLoad {
 
   double ttft_s_;
   double itl_s_;
+
+  double answers_seen_ = 0;  // since the start, by this gateway
+  double lately_ = 0;        // requests of the last while
+  double waiting_ = 0;       // now
 
   Trend requests_;    // a second
   Trend tokens_;      // of prompts, a second

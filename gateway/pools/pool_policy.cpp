@@ -96,7 +96,7 @@ PoolSize PoolPolicy::wanted_split(const PoolObservation& seen, PoolSize now_ther
 
 PoolSize PoolPolicy::wanted_replicas(TimePoint now, PoolSize now_there) {
   PoolSize need = now_there;
-  if (load_.is_known() || load_.is_settled()) {
+  if (load_.is_known() || load_.is_idle()) {
     const auto fewest = [](std::uint32_t least, std::uint32_t most, auto room) {
       std::uint32_t nodes = least;
       while (nodes < most && room(nodes) < kSpare) {
@@ -111,7 +111,7 @@ PoolSize PoolPolicy::wanted_replicas(TimePoint now, PoolSize now_there) {
       return load_.is_known() ? load_.decode_room(n) : PoolLoad::kMostRoom;
     });
   }
-  if (options_.ratio) {
+  if (options_.ratio && (load_.is_known() || load_.is_idle())) {
     const PoolSize& ratio = *options_.ratio;
     const std::uint32_t times = std::max((need.prefill + ratio.prefill - 1) / ratio.prefill,
                                          (need.decode + ratio.decode - 1) / ratio.decode);
@@ -185,10 +185,11 @@ void PoolPolicy::rescue(TimePoint now,
     return;
   }
   decision.to = to;
+  decision.by = SplitBy::Floor;
   decision.change = choose(seen, other(to), 1);
   if (!decision.change.empty()) {
-    decision.split = to == NodeRole::Prefill ? PoolSize{1, there.decode - 1}
-                                             : PoolSize{there.prefill - 1, 1};
+    decision.split =
+        to == NodeRole::Prefill ? PoolSize{1, there.decode - 1} : PoolSize{there.prefill - 1, 1};
     last_ = Change{now, to, load_.is_known() ? load_.mix() : 0};
   }
   times_asked_ = 0;
@@ -198,9 +199,13 @@ PoolDecision PoolPolicy::decide(TimePoint now, const PoolObservation& seen) {
   load_.observe(seen);
   const PoolSize there = count_usable(seen);
   PoolDecision decision;
+  if (!load_.is_known() && seen.to_prefill + seen.to_decode > 0) {
+    replicas_ = {};  // what was there is something else now
+  }
   decision.desired =
       wanted_replicas(now, {there.prefill + seen.to_prefill, there.decode + seen.to_decode});
   decision.split = {there.prefill + seen.to_prefill, there.decode + seen.to_decode};
+  decision.by = options_.ratio ? SplitBy::Ratio : SplitBy::Load;
   had_prefill_ = had_prefill_ || there.prefill > 0;
   had_decode_ = had_decode_ || there.decode > 0;
   if (there.prefill == 0 || there.decode == 0) {
@@ -212,6 +217,7 @@ PoolDecision PoolPolicy::decide(TimePoint now, const PoolObservation& seen) {
     return decision;
   }
   if (load_.is_known()) {
+    decision.has_room = true;
     decision.room_now = load_.room(there);
     decision.room_then = decision.room_now;
   }

@@ -5,8 +5,8 @@
 // will be: PoolLoad looks ahead), at several observations in a row. What keeps it still: a cooldown
 // after each change; a change is not undone before the mix of requests has really moved; the
 // smallest pools are never touched; nothing new is begun while nodes are between two roles. One
-// node at a time, several only when the load is more than the pool carries. A pool that has lost all
-// its nodes is given one of the other's, if that has two.
+// node at a time, several only when the load is more than the pool carries. A pool that has lost
+// all its nodes is given one of the other's, if that has two.
 //
 // One of these serves one model. Owner: the controller, or a simulation. Thread: its owner's.
 // Failure: nothing is changed before enough is known.

@@ -28,6 +28,7 @@ struct PoolNode {
 // One interval of one model's pools.
 struct PoolObservation {
   double seconds = 0;
+  double stands_for = 1;  // requests, that each one really seen was counted as
   // Arrived in it.
   std::uint32_t requests = 0;
   double prompt_tokens = 0;
@@ -62,6 +63,9 @@ struct PoolOptions {
   Duration cooldown = std::chrono::seconds(120);  // between two changes
 };
 
+// What a split of the nodes goes by: the smallest pools come first.
+enum class SplitBy : std::uint8_t { Load, Ratio, Floor };
+
 struct PoolDecision {
   // Nodes of each role that keep the targets, for whoever can start and stop nodes.
   PoolSize desired;
@@ -70,6 +74,9 @@ struct PoolDecision {
   // To be given the role `to` now; all of them have the other one.
   std::vector<NodeHandle> change;
   NodeRole to = NodeRole::Prefill;
+  SplitBy by = SplitBy::Load;
+  // Enough was seen to say what follows.
+  bool has_room = false;
   // How many times the expected load both pools carry with their targets kept, as they are and with
   // `split`.
   double room_now = 0;

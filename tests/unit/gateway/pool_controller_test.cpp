@@ -4,6 +4,8 @@
 
 #include <gmock/gmock.h>
 
+#include <sstream>
+
 #include "tests/unit/gateway/tracker_fixture.h"
 
 namespace baton::gateway {
@@ -20,7 +22,7 @@ class PoolControllerTest : public TrackerTest {
     controller = std::make_unique<PoolController>(
         executor,
         *membership,
-        log,
+        told,
         metrics,
         PoolControllerOptions{.pools = std::move(pools), .ttft_s = 1, .itl_s = 0.1},
         [this](const std::string& model) { return tracker->waiting(model); });
@@ -43,6 +45,26 @@ class PoolControllerTest : public TrackerTest {
     pools.ratio = "1:3";
     control(pools);
   }
+  // One decode node of three, and enough time to have been seen.
+  void start_three() {
+    start();
+    NodeScript script;
+    script.may_change_role = true;
+    nodes = {&add("d0", script), &add("p0", script), &add("p1", script)};
+    PoolsSection pools;
+    pools.change_roles = "on";
+    control(pools);
+    pass(3'000);
+    EXPECT_EQ(drains(), 0U);
+  }
+  // One of the two prefill nodes is to become one.
+  void expect_a_decode_node() {
+    pass(2'000);
+    EXPECT_EQ(nodes[1]->counts().drains + nodes[2]->counts().drains, 1U);
+    EXPECT_EQ(asked(1) + asked(2), "decode");
+    EXPECT_THAT(controller->to_json(), HasSubstr(R"("decode":{"nodes":0,"wanted":1)"));
+    EXPECT_THAT(said.str(), HasSubstr("2 prefill and 0 decode nodes, floor wants 1 and 1"));
+  }
   std::string asked(std::size_t node) const { return nodes[node]->counts().then_role; }
   std::uint32_t drains() const {
     std::uint32_t all = 0;
@@ -52,6 +74,8 @@ class PoolControllerTest : public TrackerTest {
     return all;
   }
 
+  std::ostringstream said;
+  const Logger told = Logger::create({}, &said).value();
   std::unique_ptr<PoolController> controller;
   std::vector<ScriptedNode*> nodes;
 };
@@ -76,9 +100,10 @@ TEST_F(PoolControllerTest, GivesOneNodeTheRoleThatLacksNodes) {
   NodeScript script;
   script.may_change_role = true;
   ScriptedNode& back = cluster->add(options, script);
+  nodes[2] = &back;
   pass(3'000);
   EXPECT_TRUE(back.is_up());
-  EXPECT_EQ(drains(), 1U);
+  EXPECT_EQ(drains(), 0U);
   EXPECT_THAT(controller->to_json(), HasSubstr(R"("changing":0)"));
   EXPECT_THAT(controller->to_json(), HasSubstr(R"("prefill":{"nodes":1,"wanted":1)"));
   EXPECT_THAT(controller->to_json(), HasSubstr(R"("decode":{"nodes":3,"wanted":3)"));
@@ -137,6 +162,35 @@ TEST_F(PoolControllerTest, TheLastNodeOfARoleStays) {
   control(pools);
   pass(20'000);
   EXPECT_EQ(drains(), 0U);
+}
+
+TEST_F(PoolControllerTest, ARoleThatWasKilledGetsANodeWithoutLoad) {
+  start_three();
+  nodes[0]->kill();
+  expect_a_decode_node();
+}
+
+TEST_F(PoolControllerTest, SaysNothingBeforeItHasLooked) {
+  start();
+  add("d0");
+  add("p0");
+  control({});
+  controller->on_request("scripted", 10);
+  EXPECT_EQ(controller->to_json(), "[]");
+  pass(500);
+  EXPECT_THAT(controller->to_json(), HasSubstr(R"("prefill":{"nodes":1,"wanted":1)"));
+  // Those that came since.
+  add("p1");
+  EXPECT_THAT(controller->to_json(), HasSubstr(R"("prefill":{"nodes":2,"wanted":2)"));
+}
+
+TEST_F(PoolControllerTest, NoFiguresBeforeAnyLoadWasSeen) {
+  start_pools("dry_run");
+  pass(1'000);
+  EXPECT_THAT(said.str(),
+              HasSubstr("pools of 'scripted': 2 prefill and 2 decode nodes, ratio wants 1 "
+                        "and 3; node 'p0' would become a decode node"));
+  EXPECT_THAT(controller->to_json(), HasSubstr(R"("room":null)"));
 }
 
 }  // namespace

@@ -52,7 +52,7 @@ struct Cluster {
         node.prefill_tokens_per_s = 1000;
         node.running = prefill - i;
       } else {
-        node.running = static_cast<std::uint32_t>(batch()) + i % 2;
+        node.running = rate > 0 ? static_cast<std::uint32_t>(batch()) + i % 2 : 0;
         node.step_s = 0.020 + 0.001 * node.running;
       }
     }
@@ -246,6 +246,32 @@ TEST_F(PoolPolicyTest, ReplicasGoUpAtOnceAndDownAfterACooldown) {
   EXPECT_EQ(last.desired, many);
   run(cluster, 300);
   EXPECT_EQ(last.desired, few);
+}
+
+TEST_F(PoolPolicyTest, AfterFewRequestsReplicasAreWhatIsThere) {
+  Cluster cluster{.prefill = 2, .decode = 2, .rate = 0.2, .input = 1000, .output = 4000};
+  EXPECT_EQ(run(cluster, 3), 0U);  // three requests
+  EXPECT_EQ(last.desired, (PoolSize{2, 2}));
+  cluster.rate = 0;
+  EXPECT_EQ(run(cluster, 50), 0U);
+  EXPECT_EQ(last.desired, (PoolSize{2, 2})) << "nothing is known, so nothing is taken away";
+  EXPECT_EQ(run(cluster, 100), 0U);
+  EXPECT_EQ(last.desired, (PoolSize{1, 1})) << "all this time nothing came";
+}
+
+TEST_F(PoolPolicyTest, ARatioAloneAsksForNoMoreNodes) {
+  PoolOptions fixed = options();
+  fixed.ratio = PoolSize{1, 3};
+  use(fixed);
+  Cluster cluster{.prefill = 2, .decode = 2, .rate = 0};
+  run(cluster, 1);
+  EXPECT_EQ(last.desired, (PoolSize{2, 2}));
+  EXPECT_EQ(cluster.prefill, 1U);
+  PoolObservation seen = cluster.observation();
+  seen.nodes.pop_back();  // on its way
+  seen.to_decode = 1;
+  last = policy->decide(now + seconds(5), seen);
+  EXPECT_EQ(last.desired, (PoolSize{1, 3}));
 }
 
 }  // namespace
