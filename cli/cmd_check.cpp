@@ -81,7 +81,8 @@ Result<bool> tell_findings(const CheckArguments& arguments, const ClusterConfig&
   std::ranges::stable_sort(placed, is_before, &std::pair<std::string, Finding>::first);
   bool is_unusable = false;
   for (const auto& [place, finding] : placed) {
-    const bool is_fault = arguments.host || finding.weight == Finding::Weight::Wrong;
+    const bool is_fault = finding.weight == Finding::Weight::Wrong ||
+                          (arguments.host && finding.weight == Finding::Weight::BeforeStart);
     is_unusable = is_unusable || is_fault;
     fmt::print(stderr,
                "baton check: {}{}: {}: {}\n",
@@ -155,8 +156,9 @@ void add_check(CLI::App& app, Action& chosen) {
       "nobody knows or that cannot be read, no decode nodes, an arena larger than this machine's\n"
       "memory, keys with one name, and two programs that listen at one address. Exit status 2.\n"
       "A placeholder as token, example keys, and files of TLS and keys, interfaces of\n"
-      "transfer.network and a limit of locked memory that are not as the file needs them are\n"
-      "notes; with --host they are faults, too.\n"
+      "transfer.network, GPUs and a limit of locked memory that are not as the file needs them\n"
+      "are notes; with --host they are faults, too. An address that other hosts could not reach\n"
+      "is a note.\n"
       "Examples:\n"
       "  baton check --host /etc/baton/cluster.yaml\n"
       "  baton check configs/local.yaml\n"

@@ -114,7 +114,35 @@ int serve(LocalCluster& cluster, const UpArguments& arguments, SignalWatch& sign
   }
 }
 
+// Of a file that was named without its option; else empty.
+std::string misplaced_config(const std::vector<std::string>& command) {
+  std::error_code error;
+  if (command.size() != 1 || !std::filesystem::is_regular_file(command.front(), error)) {
+    return {};
+  }
+  const auto extension = std::filesystem::path(command.front()).extension();
+  return extension == ".yaml" || extension == ".yml" ? command.front() : std::string();
+}
+
+// The logs are of use only where something went wrong, and in a folder that was asked for.
+void tidy(const LocalCluster& cluster, bool asked_for, bool is_well) {
+  const bool all_clean = std::ranges::all_of(
+      cluster.members(),
+      [](const LocalCluster::Member& member) { return member.exit && member.exit->clean(); });
+  std::error_code error;
+  if (!asked_for && is_well && all_clean) {
+    std::filesystem::remove_all(cluster.run_folder(), error);
+  } else {
+    say("    logs are in {}", cluster.run_folder());
+  }
+}
+
 int run(const UpArguments& arguments) {
+  if (const std::string file = misplaced_config(arguments.command); !file.empty()) {
+    return report("up",
+                  {ErrorCode::InvalidConfig,
+                   fmt::format("{} is no command to run; did you mean --config {}?", file, file)});
+  }
   const Result<ClusterConfig> config = load_config(arguments.config, arguments.overrides);
   if (!config) {
     return report("up", config.error());
@@ -153,6 +181,9 @@ int run(const UpArguments& arguments) {
   if (!ready) {
     (*cluster)->stop(kGrace);
     report("up", ready.error());
+    if (ready.error().code == ErrorCode::Cancelled) {
+      tidy(**cluster, !arguments.run_dir.empty(), true);
+    }
     return ready.error().code == ErrorCode::Cancelled ? kInterrupted : kFailed;
   }
   say("    ready after {:.1f} s; OpenAI base URL: {}/v1",
@@ -167,6 +198,7 @@ int run(const UpArguments& arguments) {
   const int status = serve(**cluster, arguments, signals);
   (*cluster)->stop(kGrace);
   say("    stopped");
+  tidy(**cluster, !arguments.run_dir.empty(), status == kDone);
   return status;
 }
 
@@ -180,7 +212,9 @@ void add_up(CLI::App& app, Action& chosen) {
   command->add_option("--set", arguments->overrides, "Override, key=value; may be repeated")
       ->allow_extra_args(false);
   command->add_option(
-      "--run-dir", arguments->run_dir, "Folder of the logs (default: a new one in /tmp)");
+      "--run-dir",
+      arguments->run_dir,
+      "Folder of the logs (default: a new one in /tmp, removed when all ended well)");
   command->add_flag(
       "--free-ports", arguments->free_ports, "Replace busy gateway ports by free ones");
   command->add_flag("--stop-on-death,!--keep-going",
@@ -196,7 +230,6 @@ void add_up(CLI::App& app, Action& chosen) {
       ->option_text("-- COMMAND ...");
   command->footer(
       "Processes that die are not started again; what died, how, and its last log lines are told.\n"
-      "Where the gateway has keys, COMMAND finds the one to show in BATON_API_KEY.\n"
       "Examples:\n"
       "  baton up --config configs/local.yaml\n"
       "  baton up --config configs/local.yaml --set decode.max_batch=8\n"

@@ -364,11 +364,6 @@ Result<std::unique_ptr<Gateway>> Gateway::start(const ClusterConfig& config,
     return parts.api.is_ready() ? AdminHandlers::Answer{true, "ready"}
                                 : AdminHandlers::Answer{false, "no pair of nodes is ready"};
   };
-  admin.status = [&parts] {
-    std::string text;
-    parts.control.run_and_wait([&] { text = parts.status(); });
-    return text;
-  };
   admin.pages = {{"/", "text/html; charset=utf-8", [] { return std::string(dashboard_page()); }},
                  {"/dashboard/data", "application/json", [&parts] {
                     std::string text;

@@ -9,12 +9,15 @@
 #include <array>
 #include <cctype>
 #include <filesystem>
+#include <set>
 #include <string_view>
+#include <tuple>
 #include <utility>
 
 #include "common/config/catalogue.h"
 #include "common/config/config_checks.h"
 #include "common/config/hosts.h"
+#include "kernels/ops.h"
 
 namespace baton::cli {
 namespace {
@@ -62,6 +65,8 @@ class Review {
 
   std::vector<Finding> run() {
     nodes();
+    reach();
+    gpus();
     model();
     token();
     keys();
@@ -82,6 +87,44 @@ class Review {
   void nodes() {
     if (config_.decode.pool.empty()) {
       wrong("decode.pool", "is empty: a cluster needs at least one decode node");
+    }
+  }
+
+  // Prefill nodes of other hosts dial a decode node where it listens or says it does.
+  void reach() {
+    const bool has_other_hosts = !std::ranges::all_of(config_.cluster.gateways, is_loopback);
+    for (const auto& [role, pool, others] :
+         {std::tuple{"decode", &config_.decode.pool, &config_.prefill.pool},
+          std::tuple{"prefill", &config_.prefill.pool, &config_.decode.pool}}) {
+      for (std::size_t i = 0; i < pool->size() && has_other_hosts; ++i) {
+        const NodeEntry& node = (*pool)[i];
+        const bool listens = node.any_role || pool == &config_.decode.pool;
+        if (listens && !others->empty() && node.advertise.empty() &&
+            is_loopback(node.control_listen)) {
+          found_.push_back({fmt::format("{}.pool.{}.control_listen", role, i),
+                            fmt::format("{} is this host's alone, and cluster.gateways ({}) are "
+                                        "not: prefill nodes on other hosts could not reach {}",
+                                        node.control_listen,
+                                        fmt::join(config_.cluster.gateways, ", "),
+                                        node.name),
+                            Finding::Weight::Doubtful});
+        }
+      }
+    }
+  }
+
+  // The same reason is told once.
+  void gpus() {
+    std::set<std::string> told;
+    for (const auto& [role, pool] :
+         {std::pair{"prefill", &config_.prefill.pool}, std::pair{"decode", &config_.decode.pool}}) {
+      for (std::size_t i = 0; i < pool->size() && machine_.lacks_cuda; ++i) {
+        const EngineSection& engine = (*pool)[i].engine;
+        std::string why = engine.backend == "cuda" ? machine_.lacks_cuda(engine) : std::string();
+        if (!why.empty() && told.insert(why).second) {
+          before_start(fmt::format("{}.pool.{}.engine.backend", role, i), std::move(why));
+        }
+      }
     }
   }
 
@@ -199,6 +242,11 @@ MachineFacts facts_of_this_machine() {
     }
   }
   std::ranges::sort(facts.interfaces);
+  facts.lacks_cuda = [](const EngineSection& engine) {
+    const auto made =
+        kernels::make_cuda_backends({.device = engine.device, .ranks = engine.tensor_parallel});
+    return made ? std::string() : made.error().message;
+  };
   if (const auto models = load_catalogue(CataloguePlaces::from_environment().catalogue)) {
     for (const CatalogueModel& model : *models) {
       facts.models.push_back(model.name);

@@ -18,6 +18,7 @@ namespace baton::cli {
 struct Finding {
   enum class Weight : std::uint8_t {
     Wrong,       // nothing would work with it
+    Doubtful,    // allowed, and most likely a mistake
     BeforeStart  // wrong on the machine that runs it, which need not be this one
   };
   std::string key;  // where in the file
@@ -29,7 +30,9 @@ struct Finding {
 // What the review asks of the machine.
 struct MachineFacts {
   std::function<bool(const std::string& path)> can_read;
-  std::vector<std::string> interfaces;          // of the network, and RDMA devices
+  std::vector<std::string> interfaces;  // of the network, and RDMA devices
+  // Why a node with this engine would have no GPU; empty: it would have. Unset: nobody knows.
+  std::function<std::string(const EngineSection& engine)> lacks_cuda;
   std::vector<std::string> models;              // of the catalogue; empty: it is not there
   std::optional<std::uint64_t> lockable_bytes;  // RLIMIT_MEMLOCK; empty: no limit
 };

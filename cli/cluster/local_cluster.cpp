@@ -19,11 +19,30 @@ using std::chrono::steady_clock;
 constexpr milliseconds kLook{50};
 constexpr std::size_t kObituaryLines = 12;
 
-// Names in a status document that are connected.
-std::size_t registered_nodes(const json::value& status) {
-  const json::object* object = status.if_object();
-  const json::value* nodes = object == nullptr ? nullptr : object->if_contains("nodes");
-  return nodes != nullptr && nodes->is_array() ? nodes->as_array().size() : 0;
+// Of a listener's address: one that this machine's programs can dial.
+std::string dialled(HostPort address) {
+  if (address.host == "0.0.0.0") {
+    address.host = "127.0.0.1";
+  } else if (address.host == "::") {
+    address.host = "::1";
+  }
+  return address.to_string();
+}
+
+// Names of the nodes that are connected.
+std::vector<std::string> registered_nodes(const json::value& dashboard) {
+  std::vector<std::string> names;
+  json::error_code absent;
+  const json::value* nodes = dashboard.find_pointer("/status/nodes", absent);
+  if (nodes != nullptr && nodes->is_array()) {
+    for (const json::value& node : nodes->as_array()) {
+      if (const json::value* name = node.find_pointer("/name", absent);
+          name != nullptr && name->is_string()) {
+        names.emplace_back(name->as_string());
+      }
+    }
+  }
+  return names;
 }
 
 }  // namespace
@@ -65,10 +84,10 @@ Result<std::unique_ptr<LocalCluster>> LocalCluster::start(const LocalClusterOpti
                 fmt::format("cannot make {}: {}", options.run_folder, error.message()));
   }
   cluster->base_url_ =
-      (config.gateway.tls.certificate.empty() ? "http://" : "https://") + api.to_string();
-  cluster->admin_url_ = "http://" + admin.to_string();
-  cluster->num_nodes_ = config.prefill.pool.size() + config.decode.pool.size();
-  cluster->members_.reserve(cluster->num_nodes_ + 1);
+      (config.gateway.tls.certificate.empty() ? "http://" : "https://") + dialled(api);
+  cluster->admin_url_ = "http://" + dialled(admin);
+  cluster->run_folder_ = options.run_folder;
+  cluster->members_.reserve(config.prefill.pool.size() + config.decode.pool.size() + 1);
   BATON_TRY(cluster->add(options, "gateway", "gateway", "baton-gateway", overrides));
   const auto program = [](const NodeEntry& node, const char* of_role) {
     return node.any_role ? "baton-node" : of_role;
@@ -136,36 +155,52 @@ LocalCluster::~LocalCluster() {
 }
 
 Status LocalCluster::wait_ready(milliseconds limit, const Waiting& waiting) {
-  // Where the name in a certificate and keys of clients do not matter.
-  ApiClient client(admin_url());
+  ApiClient client(admin_url(), ApiClient::Server::Child);
   const auto end = steady_clock::now() + limit;
   while (true) {
     for (const Member* member : newly_dead()) {
       return fail(ErrorCode::Unavailable, obituary(*member));
     }
-    std::string line = "waiting for the gateway";
-    const Result<json::value> status = client.get("/status");
-    if (status) {
-      const std::size_t here = registered_nodes(*status);
-      line = fmt::format("{} of {} nodes registered", here, num_nodes_);
-      const Result<int> ready = client.probe("/readyz");
-      if (here >= num_nodes_ && ready && *ready == 200) {
-        return {};
-      }
+    const Result<json::value> dashboard = client.get("/dashboard/data");
+    const std::string line =
+        dashboard ? missing(*dashboard)
+                  : fmt::format("waiting for the gateway: {}", dashboard.error().message);
+    if (line.empty()) {
+      return {};
     }
     if (waiting(line)) {
       return fail(ErrorCode::Cancelled, "stopped while " + line);
     }
     if (steady_clock::now() > end) {
-      return fail(ErrorCode::Timeout,
-                  fmt::format("not ready after {} s: {}{}; logs are in {}",
-                              limit.count() / 1000,
-                              line,
-                              status ? "" : "; " + status.error().message,
-                              fs::path(members_.front().log).parent_path().string()));
+      return fail(
+          ErrorCode::Timeout,
+          fmt::format(
+              "not ready after {} s: {}; logs are in {}", limit.count() / 1000, line, run_folder_));
     }
     members_.front().process.wait(kLook);
   }
+}
+
+std::string LocalCluster::missing(const json::value& dashboard) const {
+  const std::vector<std::string> here = registered_nodes(dashboard);
+  std::vector<std::string> absent;
+  for (const Member& member : members_) {
+    if (member.role != "gateway" && std::ranges::find(here, member.name) == here.end()) {
+      absent.push_back(member.name);
+    }
+  }
+  const std::size_t nodes = members_.size() - 1;
+  if (!absent.empty()) {
+    return fmt::format("{} of {} nodes registered; not yet {}",
+                       nodes - absent.size(),
+                       nodes,
+                       fmt::join(absent, ", "));
+  }
+  json::error_code none;
+  const json::value* ready = dashboard.find_pointer("/status/ready", none);
+  return ready != nullptr && ready->is_bool() && ready->as_bool()
+             ? std::string()
+             : fmt::format("{} of {} nodes registered; no pair of them is ready", nodes, nodes);
 }
 
 std::vector<const LocalCluster::Member*> LocalCluster::newly_dead() {

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "cli/cluster/free_port.h"
+#include "cli/http/api_client.h"
 #include "cli/process/child_process.h"
 #include "common/base/error.h"
 #include "common/base/host_port.h"
@@ -48,11 +49,14 @@ class LocalCluster {
   LocalCluster(const LocalCluster&) = delete;
   LocalCluster& operator=(const LocalCluster&) = delete;
 
-  // Returns once the gateway serves and every node of the configuration is registered.
+  // Returns once the gateway serves and every node of the configuration is registered. It asks the
+  // gateway's admin listener, which wants neither a certificate for this name nor a key.
   Status wait_ready(std::chrono::milliseconds limit, const Waiting& waiting);
   // Members that ended since the last look, already reaped.
   std::vector<const Member*> newly_dead();
   const std::vector<Member>& members() const { return members_; }
+  const std::string& run_folder() const { return run_folder_; }
+  // At the loopback address where the gateway listens at every address.
   std::string base_url() const { return base_url_; }
   // Of the gateway's dashboard and metrics.
   std::string admin_url() const { return admin_url_; }
@@ -71,12 +75,14 @@ class LocalCluster {
              const std::string& role,
              const std::string& program,
              const std::vector<std::string>& overrides);
+  // What is still missing, for people; empty when the cluster is ready.
+  std::string missing(const json::value& dashboard) const;
 
   std::vector<HeldAddress> held_;  // of the gateway
   std::vector<Member> members_;
   std::string base_url_;  // of the gateway's API
   std::string admin_url_;
-  std::size_t num_nodes_ = 0;  // of both pools
+  std::string run_folder_;
 };
 
 // The folder of the running program.

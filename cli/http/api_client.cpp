@@ -47,14 +47,6 @@ Error error_of(int status, const std::string& body) {
   return Error{code, fmt::format("HTTP {}: {}", status, message)};
 }
 
-Error no_answer(const std::string& url, httplib::Error error) {
-  return Error{ErrorCode::Unavailable,
-               fmt::format("no answer from {} ({}); `baton up` starts a cluster, --base-url or "
-                           "BATON_BASE_URL names another",
-                           url,
-                           httplib::to_string(error))};
-}
-
 Result<json::value> parse_body(const std::string& body) {
   json::error_code bad;
   json::value value = json::parse(body, bad);
@@ -66,13 +58,16 @@ Result<json::value> parse_body(const std::string& body) {
 
 }  // namespace
 
-ApiClient::ApiClient(const std::string& base_url)
-    : base_url_(without_version(base_url)), client_(std::make_unique<httplib::Client>(base_url_)) {
+ApiClient::ApiClient(const std::string& base_url, Server server)
+    : base_url_(without_version(base_url)),
+      server_(server),
+      client_(std::make_unique<httplib::Client>(base_url_)) {
   client_->set_connection_timeout(kConnectSeconds);
   client_->set_read_timeout(kReadSeconds);
   client_->set_tcp_nodelay(true);
   httplib::Headers headers{{"x-baton-figures", "1"}};  // the "baton" object of answers
-  if (const char* key = std::getenv("BATON_API_KEY"); key != nullptr && *key != '\0') {
+  const char* key = server == Server::Child ? nullptr : std::getenv("BATON_API_KEY");
+  if (key != nullptr && *key != '\0') {
     headers.emplace("Authorization", fmt::format("Bearer {}", key));
   }
   client_->set_default_headers(std::move(headers));
@@ -82,10 +77,24 @@ ApiClient::~ApiClient() = default;
 ApiClient::ApiClient(ApiClient&& other) noexcept = default;
 ApiClient& ApiClient::operator=(ApiClient&& other) noexcept = default;
 
+Error ApiClient::no_answer(int error) const {
+  const auto cause = static_cast<httplib::Error>(error);
+  std::string text = fmt::format("no answer from {} ({})", base_url_, httplib::to_string(cause));
+  if (cause == httplib::Error::SSLServerVerification) {
+    text = fmt::format(
+        "the certificate of {} is not trusted, or is for another name than the URL's; "
+        "SSL_CERT_FILE=certificate.pem says whom to trust",
+        base_url_);
+  } else if (server_ == Server::Chosen) {
+    text += "; `baton up` starts a cluster, --base-url or BATON_BASE_URL names another";
+  }
+  return Error{ErrorCode::Unavailable, std::move(text)};
+}
+
 Result<int> ApiClient::probe(const std::string& path) {
   const httplib::Result answer = client_->Get(path);
   if (!answer) {
-    return std::unexpected(no_answer(base_url_, answer.error()));
+    return std::unexpected(no_answer(static_cast<int>(answer.error())));
   }
   return answer->status;
 }
@@ -93,7 +102,7 @@ Result<int> ApiClient::probe(const std::string& path) {
 Result<json::value> ApiClient::get(const std::string& path) {
   const httplib::Result answer = client_->Get(path);
   if (!answer) {
-    return std::unexpected(no_answer(base_url_, answer.error()));
+    return std::unexpected(no_answer(static_cast<int>(answer.error())));
   }
   if (answer->status != 200) {
     return std::unexpected(error_of(answer->status, answer->body));
@@ -104,7 +113,7 @@ Result<json::value> ApiClient::get(const std::string& path) {
 Result<json::value> ApiClient::post(const std::string& path, const json::value& body) {
   const httplib::Result answer = client_->Post(path, json::serialize(body), "application/json");
   if (!answer) {
-    return std::unexpected(no_answer(base_url_, answer.error()));
+    return std::unexpected(no_answer(static_cast<int>(answer.error())));
   }
   if (answer->status != 200) {
     return std::unexpected(error_of(answer->status, answer->body));
@@ -167,7 +176,7 @@ Status ApiClient::stream(const std::string& path,
     return std::unexpected(error_of(status, refusal));
   }
   if (!answer && !done) {
-    return std::unexpected(no_answer(base_url_, answer.error()));
+    return std::unexpected(no_answer(static_cast<int>(answer.error())));
   }
   if (!done) {
     return fail(ErrorCode::ProtocolError, "the stream ended without [DONE]");

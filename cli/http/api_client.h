@@ -6,6 +6,7 @@
 #pragma once
 
 #include <boost/json.hpp>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -22,8 +23,13 @@ namespace json = boost::json;
 
 class ApiClient {
  public:
+  enum class Server : std::uint8_t {
+    Chosen,  // by the operator, who gets advice where it does not answer
+    Child    // a plain listener of a process of ours: sees no key
+  };
+
   // "http://host:port" or "https://…", with or without "/v1" behind it.
-  explicit ApiClient(const std::string& base_url);
+  explicit ApiClient(const std::string& base_url, Server server = Server::Chosen);
   ~ApiClient();
   ApiClient(ApiClient&& other) noexcept;
   ApiClient& operator=(ApiClient&& other) noexcept;
@@ -46,7 +52,10 @@ class ApiClient {
   Result<std::string> first_model();
 
  private:
+  Error no_answer(int error) const;  // a value of httplib's
+
   std::string base_url_;
+  Server server_;
   std::unique_ptr<httplib::Client> client_;
 };
 

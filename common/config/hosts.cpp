@@ -5,15 +5,12 @@
 #include "common/base/host_port.h"
 
 namespace baton {
-namespace {
 
 bool is_loopback(const std::string& address) {
   const auto parsed = HostPort::parse(address);
   return parsed &&
          (parsed->host.starts_with("127.") || parsed->host == "::1" || parsed->host == "localhost");
 }
-
-}  // namespace
 
 bool stays_on_one_host(const ClusterConfig& config) {
   const auto is_here = [](const NodeEntry& node) {

@@ -186,6 +186,9 @@ class Loader final : public ConfigVisitor {
     for (std::size_t i = 0; i < std::min(errors_.size(), kMaxErrors); ++i) {
       all += fmt::format("{}{}: {}", i == 0 ? "" : "\n", errors_[i].where, errors_[i].what);
     }
+    if (errors_.size() > kMaxErrors) {
+      all += fmt::format("\n... and {} more", errors_.size() - kMaxErrors);
+    }
     return fail(ErrorCode::InvalidConfig, std::move(all));
   }
 

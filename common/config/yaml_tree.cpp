@@ -148,6 +148,15 @@ bool is_index(std::string_view text) {
          std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
 }
 
+// Of `line`, counted from 0: does a tab stand before its first word?
+bool is_indented_by_tab(std::string_view text, int line) {
+  for (; line > 0 && !text.empty(); --line) {
+    text.remove_prefix(std::min(text.find('\n'), text.size() - 1) + 1);
+  }
+  const std::string_view indentation = text.substr(0, text.find_first_not_of(" \t"));
+  return indentation.find('\t') != std::string_view::npos;
+}
+
 }  // namespace
 
 YamlNode* YamlNode::find(std::string_view key) {
@@ -199,6 +208,13 @@ Result<YamlNode> parse_yaml(const std::string& text, const std::string& name) {
     return fail(ErrorCode::InvalidConfig,
                 fmt::format("{}:{}: {}", name, refused.line, refused.what()));
   } catch (const YAML::Exception& broken) {
+    if (is_indented_by_tab(text, broken.mark.line)) {
+      return fail(ErrorCode::InvalidConfig,
+                  fmt::format("{}:{}: a tab stands in the indentation, where YAML allows spaces "
+                              "alone",
+                              name,
+                              broken.mark.line + 1));
+    }
     return fail(ErrorCode::InvalidConfig,
                 fmt::format("{}:{}: not valid YAML: {}", name, broken.mark.line + 1, broken.msg));
   }

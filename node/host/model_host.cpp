@@ -145,6 +145,16 @@ Result<std::unique_ptr<ModelHost>> ModelHost::load(const ClusterConfig& config,
   if (const std::string note = backends.front()->arena_note(host->kv_->arena()); !note.empty()) {
     log.info("{}", note);
   }
+  // The gateway refuses what is longer than a decode node's memory.
+  const std::uint64_t held = std::uint64_t{blocks} * layout.block_tokens;
+  if (const std::uint32_t context = host->runner_->info().context_length; held < context) {
+    log.info(
+        "kv.arena_mb {} holds {} tokens: requests are at most that long, though the model's "
+        "context is {}; raise kv.arena_mb for longer ones",
+        config.kv.arena_mb,
+        held,
+        context);
+  }
   BATON_ASSIGN(const double tokens_per_s, warm_up(*host->runner_, *host->kv_));
   host->digest_ = digest_for(transfer.digest, layout, tokens_per_s);
   if (may_draft && config.decode.speculation.mode == "draft") {

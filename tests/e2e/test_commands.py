@@ -207,6 +207,16 @@ prefill:
         assert places == sorted(places), done.stderr
 
 
+def test_check_tells_that_there_is_no_gpu():
+    if (BIN / "libbaton_cuda.so").exists():
+        pytest.skip("the plug-in is there: so may be the GPUs")
+    config = "configs/eight_gpus.yaml"
+    done = subprocess.run([BIN / "baton", "check", "--host", config], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 2 and "good" not in done.stdout
+    assert "prefill.pool.0.engine.backend: no CUDA" in done.stderr
+    assert done.stderr.count("no CUDA") == 1, "eight nodes, one reason"
+
+
 @pytest.mark.parametrize("text, line, says", [
     ("cluster: {token: t}\nmodel: {id: no-such-model}\ndecode: {local_prefill_max_tokens: 9, pool: [{name: d}]}\n", 2,
      "no-such-model"),
@@ -264,4 +274,7 @@ def test_help_everywhere():
     assert subprocess.run([BIN / "baton", "fly"], capture_output=True).returncode == 2
     for program in ("baton-gateway", "baton-prefill", "baton-decode"):
         assert subprocess.run([BIN / program, "--no-such-flag"], capture_output=True).returncode == 2, program
-    assert subprocess.run([BIN / "baton", "pull", "no-such-model"], capture_output=True).returncode == 2
+    text = ROOT / "README.md"
+    for command in (["pull", "no-such-model"], ["perplexity", text, "--model", "no-such-model"],
+                    ["perplexity", text, "--model", "/no/such/model.gguf"]):
+        assert subprocess.run([BIN / "baton", *command], capture_output=True).returncode == 2, command

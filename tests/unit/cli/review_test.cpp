@@ -90,6 +90,37 @@ TEST(Review, FilesAndInterfacesThatAreNotThere) {
   expect_one(config, machine(), "transfer.network", Weight::BeforeStart, "'ib7'; there are eth0");
 }
 
+TEST(Review, ListenersThatOtherHostsCannotReach) {
+  ClusterConfig config = good();
+  EXPECT_THAT(review(config, machine()), IsEmpty()) << "there is nobody who would dial it";
+  config.prefill.pool = {NodeEntry{.name = "p0"}};
+  expect_one(
+      config, machine(), "decode.pool.0.control_listen", Weight::Doubtful, "could not reach d0");
+  config.decode.pool[0].advertise = "10.0.0.2:7100";
+  EXPECT_THAT(review(config, machine()), IsEmpty());
+  config.prefill.pool[0].any_role = true;
+  expect_one(
+      config, machine(), "prefill.pool.0.control_listen", Weight::Doubtful, "could not reach p0");
+  config.cluster.gateways = {"127.0.0.1:7000"};
+  EXPECT_THAT(review(config, machine()), IsEmpty());
+}
+
+TEST(Review, GpusThatTheMachineLacks) {
+  ClusterConfig config = good();
+  MachineFacts facts = machine();
+  facts.lacks_cuda = [](const EngineSection& engine) {
+    return engine.device < 2 ? std::string() : std::string("there are 2 GPUs");
+  };
+  config.decode.pool[0].engine = {.backend = "cuda", .device = 1};
+  EXPECT_THAT(review(config, facts), IsEmpty());
+  config.decode.pool[0].engine.device = 2;
+  config.decode.pool.push_back(config.decode.pool[0]);
+  expect_one(
+      config, facts, "decode.pool.0.engine.backend", Weight::BeforeStart, "there are 2 GPUs");
+  config.decode.pool[0].engine.backend = config.decode.pool[1].engine.backend = "auto";
+  EXPECT_THAT(review(config, facts), IsEmpty());
+}
+
 TEST(Review, RdmaNeedsMemoryThatMayBeLocked) {
   ClusterConfig config = good();
   config.transfer.transport = "rdma";

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -209,6 +210,14 @@ TEST(Config, RefusesWithPlaceAndReason) {
       {"kv: !!map {}\n", "c.yaml:3: tags are not supported: tag:yaml.org,2002:map"},
       {"? [a]\n: b\n", "c.yaml:3: a key must be a text; is a bracket left open?"},
       {"kv: {\n", "c.yaml:4: not valid YAML: end of map flow not found"},
+      {"kv:\n\tarena_mb: 5\n",
+       "c.yaml:4: a tab stands in the indentation, where YAML allows spaces alone"},
+      {"kv:\n  arena_mb: 5\n\tblock_tokens: 16\n",
+       "c.yaml:5: a tab stands in the indentation, where YAML allows spaces alone"},
+      {"kv:\n  \tarena_mb: 5\n",
+       "c.yaml:4: a tab stands in the indentation, where YAML allows spaces alone"},
+      {"decode:\n  pool:\n\t- name: a\n",
+       "c.yaml:5: a tab stands in the indentation, where YAML allows spaces alone"},
       {"---\nkv: {}\n", "c.yaml: holds more than one YAML document"},
       {"kv:\n  arena_mb: x\n  block_tokens: y\n",
        "c.yaml:4: kv.arena_mb: expected a whole number, got 'x'\n"
@@ -224,6 +233,16 @@ TEST(Config, RefusesWithPlaceAndReason) {
     EXPECT_EQ(config.error().code, ErrorCode::InvalidConfig);
     EXPECT_EQ(config.error().message, file.message) << file.text;
   }
+}
+
+TEST(Config, SaysHowManyFaultsItLeavesOut) {
+  std::string text = kMinimal;
+  for (int i = 0; i < 23; ++i) {
+    text += fmt::format("zz{}: 1\n", i);
+  }
+  const std::string message = parse_config(text, "c.yaml", {}).error().message;
+  EXPECT_TRUE(message.ends_with("\n... and 3 more")) << message;
+  EXPECT_EQ(std::ranges::count(message, '\n'), 20);
 }
 
 TEST(Config, RefusesMissingToken) {
