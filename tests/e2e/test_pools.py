@@ -97,3 +97,16 @@ def test_dry_run_says_what_it_would_do(tmp_path):
         wait_for("the line", lambda: "would become a decode node" in log.read_text())
         assert roles(cluster) == ["decode", "prefill", "prefill"]
         assert metric(cluster, 'baton_pool_role_changes_total{role="decode"}') == 0
+
+
+def test_a_role_that_lost_its_last_node_gets_one_without_load(tmp_path):
+    with Cluster(tmp_path, prefill=2, decode=1, config=pools(2, 1, change_roles="on")) as cluster:
+        expected = ids(cluster, PROMPTS[0], 8)
+        wait_for("a first look", lambda: cluster.get("/baton/status")["pools"])
+        lost = next(name for name, node in cluster.nodes().items() if node["role"] == "decode")
+        cluster[lost].kill()
+        wait_for("a decode node", lambda: roles(cluster) == ["decode", "prefill"], 60)
+        assert ids(cluster, PROMPTS[0], 8) == expected
+        log = cluster["gateway"].log.read_text()
+        assert "2 prefill and 0 decode nodes, floor wants 1 and 1" in log
+        assert "times the load expected" not in log  # one request says nothing of it
