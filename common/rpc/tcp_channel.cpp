@@ -38,11 +38,11 @@ void set_socket_options(int socket) {
 }
 
 // A side that does not trust our certificate says so in place of its first bytes. `tls`: null in
-// plain TCP.
+// plain TCP, and once the other side has been heard. One that dies does not say goodbye in TLS.
 Error ended_by(const std::string& remote, const error_code& error, ssl_st* tls) {
   const bool is_tls = error.category() == boost::asio::error::get_ssl_category() ||
                       error.category() == boost::asio::ssl::error::get_stream_category();
-  if (tls == nullptr || !is_tls) {
+  if (tls == nullptr || !is_tls || error == boost::asio::ssl::error::stream_truncated) {
     return {ErrorCode::PeerDead, fmt::format("{} is gone: {}", remote, error.message())};
   }
   // What is wrong with the other side's certificate, where that is it.
@@ -219,7 +219,7 @@ void TcpConnection::read() {
   async_read([self = shared_from_this()](const error_code& error, std::size_t bytes) {
     const AsioExecutor::Turn turn(self->executor_);
     if (error) {
-      self->lose(ended_by(self->remote_, error, self->native_tls()));
+      self->lose(ended_by(self->remote_, error, self->greeted_ ? nullptr : self->native_tls()));
       return;
     }
     self->received(bytes);

@@ -16,6 +16,12 @@ std::chrono::microseconds elapsed(TimePoint from, TimePoint to) {
   return std::chrono::duration_cast<std::chrono::microseconds>(to - from);
 }
 
+bool are_of_vocabulary(std::span<const TokenId> tokens, std::uint32_t vocab) {
+  return std::ranges::all_of(tokens, [vocab](TokenId token) {
+    return token >= 0 && static_cast<std::uint32_t>(token) < vocab;
+  });
+}
+
 // What of a route has a breaker. REQUIRES: its nodes are there.
 std::vector<RouteHealth::Part> parts_of(const Route& route, Membership& membership) {
   const NodeLife decode = membership.find(route.decode)->life();
@@ -163,6 +169,9 @@ void RequestTracker::on_granted(Node& decode, wire::Granted& granted) {
 void RequestTracker::on_tokens(Node& node, const wire::TokenFrame& frame) {
   for (const wire::TokenEvent& message : frame.events()) {
     auto event = from_wire(message);
+    if (event && !are_of_vocabulary(event->tokens, node.model.vocab_size())) {
+      event = fail(ErrorCode::ProtocolError, "a token that is not in the vocabulary");
+    }
     if (!event) {
       probe_.bad_events.add();
       log_.warn("node '{}' sent a broken token event: {}", node.name, event.error().message);

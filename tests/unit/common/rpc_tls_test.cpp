@@ -184,6 +184,19 @@ TEST_F(RpcTls, TlsAtAPlainServerSaysWhatIsMissing) {
   EXPECT_TRUE(counts_one("malformed")) << metrics_.to_text();
 }
 
+TEST_F(RpcTls, OneThatDiesIsGoneAndNotUntrusted) {
+  listen(options("ours", "ours"));
+  ASSERT_TRUE(dial(options("ours", "ours")));
+  ASSERT_TRUE(echo(1));
+  std::promise<Error> gone;
+  client_thread_.run_and_wait([&] {
+    client_->set_handlers([](const wire::Frame&) {},
+                          [&](const Error& why) { gone.set_value(why); });
+  });
+  server_thread_.run_and_wait([this] { channels_.clear(); });  // no goodbye in TLS
+  EXPECT_EQ(gone.get_future().get().code, ErrorCode::PeerDead);
+}
+
 TEST_F(RpcTls, NewCertificatesAreTakenForTheNextConnection) {
   const RpcOptions mine = options("ours", "ours");
   listen(mine);

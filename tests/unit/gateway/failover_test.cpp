@@ -192,6 +192,31 @@ TEST_F(FailoverTest, StoppedNodeIsLeftAfterItsHeartbeatsAndUsedAgain) {
   EXPECT_EQ(again->end->figures.decode_node, "d0");
 }
 
+TEST_F(FailoverTest, ATokenOutsideOfTheVocabularyIsTheNodesFault) {
+  start();
+  add("p0");
+  add("d0", step_of(10));
+  const auto sink = submit(1);
+  pass(45);
+  const std::string before = sink->text();
+  wire::TokenFrame frame;
+  wire::TokenEvent& event = *frame.add_events();
+  event.set_request(1);
+  event.set_index(static_cast<std::uint32_t>(sink->tokens.size()));
+  event.add_tokens(1 << 30);
+  for (const Node* node : membership->nodes()) {
+    if (node->name == "d0") {
+      tracker->on_tokens(*membership->find(node->handle), frame);
+      break;
+    }
+  }
+  pass(500);
+  ASSERT_TRUE(sink->end);
+  ASSERT_TRUE(sink->end->error);
+  EXPECT_GE(sink->end->error->status, 500);
+  EXPECT_EQ(sink->text(), before);
+}
+
 TEST_F(FailoverTest, TokensOfAnOlderAttemptAreDropped) {
   start();
   add("p0");
