@@ -102,8 +102,9 @@ void add_bench_gateway(CLI::App& group, Action& chosen) {
   command->add_flag("--json", arguments->json, "End with one JSON line");
   command->footer(
       "A real gateway on a processor of its own, scripted nodes and an open loop of requests on\n"
-      "another. \"added\" is over a bare Boost.Beast server that answers the same bytes in the "
-      "same\n"
+      "another; these never sleep, since waking one is no work of a gateway whose peers are on "
+      "other\n"
+      "hosts. \"added\" is over a bare Boost.Beast server that answers the same bytes in the same\n"
       "run; of large bodies the tokenizer's own time is left out, and printed. CPU is the gateway\n"
       "process's, without the tokenizer's.\n"
       "Examples:\n"
