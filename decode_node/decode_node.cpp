@@ -106,7 +106,7 @@ void DecodeNode::make_grants() {
           .on_freed =
               [this] {
                 scheduler_->blocks_freed();
-                drain_.check();
+                room_freed();
               }});
   const auto& cluster = deps_.config.cluster;
   pulls_ =
@@ -140,7 +140,7 @@ void DecodeNode::make_scheduler() {
                      .min_match = speculation.min_match,
                      .step_seconds = longest_draft_step(deps_.config).count()},
           .node = deps_.identity.name},
-      [this] { drain_.check(); },
+      [this] { room_freed(); },
       deps_.grammars);
   service_ = std::make_unique<Service>(
       Service::Parts{
@@ -154,7 +154,8 @@ void DecodeNode::make_scheduler() {
           .identity = deps_.identity,
           .drain = drain_,
           .log = deps_.log,
-          .life_of = [this](node::ClientId client) { return gateways_->life_of(client); }},
+          .life_of = [this](node::ClientId client) { return gateways_->life_of(client); },
+          .tell_load = [this](node::ClientId client) { gateways_->beat_now(client); }},
       config);
   gateways_ = std::make_unique<node::GatewayLinks>(
       deps_,
@@ -165,6 +166,13 @@ void DecodeNode::make_scheduler() {
                 service_->on_frame(client, channel, std::move(frame));
               },
           .on_lost = [this](node::ClientId client) { service_->on_client_lost(client); }});
+}
+
+void DecodeNode::room_freed() {
+  if (service_ != nullptr) {
+    service_->on_room();
+  }
+  drain_.check();
 }
 
 wire::Heartbeat DecodeNode::heartbeat() {

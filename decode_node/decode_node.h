@@ -41,6 +41,7 @@ class DecodeNode final : public node::Role {
  private:
   void make_grants();
   void make_scheduler();
+  void room_freed();
   wire::Heartbeat heartbeat();
 
   node::RoleDeps deps_;

@@ -20,6 +20,9 @@ void Service::on_frame(node::ClientId client, Channel& channel, wire::Frame fram
         if (taken.error().code == ErrorCode::Busy) {
           parts_.probe.busy();
         }
+        if (taken.error().code == ErrorCode::Busy || taken.error().code == ErrorCode::NoBlocks) {
+          refused_.insert(client);
+        }
         parts_.stream.send_now(client, node::refusal_event(message.request(), taken.error()));
         return;
       }
@@ -159,7 +162,14 @@ void Service::cancel(node::ClientId client, const wire::Cancel& message) {
   }
 }
 
+void Service::on_room() {
+  for (const node::ClientId client : std::exchange(refused_, {})) {
+    parts_.tell_load(client);
+  }
+}
+
 void Service::on_client_lost(node::ClientId client) {
+  refused_.erase(client);
   parts_.grants.client_lost(client);
   parts_.scheduler.cancel_client(client);
 }

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <functional>
+#include <set>
 
 #include "common/config/cluster_config.h"
 #include "common/obs/log.h"
@@ -37,6 +38,8 @@ class Service {
     const Logger& log;
     // Whose connection a client is; null once it is gone.
     std::function<const node::GatewayLife*(node::ClientId)> life_of;
+    // Tells a client the node's load now.
+    std::function<void(node::ClientId)> tell_load;
   };
   Service(Parts parts, DecodeSection config);
   Service(const Service&) = delete;
@@ -47,6 +50,9 @@ class Service {
   void on_client_lost(node::ClientId client);
   // A grant's blocks are whole: its sequence joins the batch.
   void on_verified(std::unique_ptr<Grant> grant);
+  // A place in the batch or blocks are free again. Gateways that were refused for want of them hear
+  // of it now, as those do whose request has ended; else these would take every place first.
+  void on_room();
   // Requests that were granted since the start.
   std::uint64_t num_taken() const { return num_taken_; }
 
@@ -66,6 +72,7 @@ class Service {
   const Parts parts_;
   const DecodeSection config_;
   std::uint64_t num_taken_ = 0;
+  std::set<node::ClientId> refused_;  // since there was room last
 };
 
 }  // namespace baton::decode_node

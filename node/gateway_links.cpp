@@ -115,6 +115,14 @@ void GatewayLinks::beat_now() {
   }
 }
 
+void GatewayLinks::beat_now(ClientId client) {
+  for (const auto& link : links_) {
+    if (link->client == client && client != ClientId{}) {
+      return send_heartbeat(*link);
+    }
+  }
+}
+
 void GatewayLinks::send(ClientId client, wire::Frame frame) {
   for (const auto& link : links_) {
     if (link->client == client && client != ClientId{}) {

@@ -44,8 +44,9 @@ class GatewayLinks {
   const GatewayLife* life_of(ClientId client) const;
   // Zero: that gateway is not connected.
   ClientId client_of(const GatewayLife& gateway) const;
-  // A heartbeat to everybody now, for a change that should not wait.
+  // A heartbeat to everybody now, for a change that should not wait; or to one client.
   void beat_now();
+  void beat_now(ClientId client);
   std::uint32_t num_up() const;
 
  private:

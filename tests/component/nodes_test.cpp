@@ -252,6 +252,14 @@ TEST_F(LocalPrefill, FullBatchIsBusy) {
   cluster_.start(late, "", "d0");
   ASSERT_TRUE(cluster_.finish(late).error);
   EXPECT_EQ(cluster_.answer(late).error->code, ErrorCode::Busy);
+  // Whoever was refused is told at once when there is room, not at the next heartbeat.
+  const TimePoint before = cluster_.executor().now();
+  cluster_.cancel(make_request(10, 20, 200));
+  EXPECT_TRUE(cluster_.run_until([&] {
+    const auto& beat = cluster_.last_beat("d0");
+    return beat && beat->load().running() == 2;
+  }));
+  EXPECT_EQ(cluster_.executor().now(), before);
 }
 
 }  // namespace
