@@ -116,28 +116,27 @@ void GatewayLinks::beat_now() {
 }
 
 void GatewayLinks::beat_now(ClientId client) {
-  for (const auto& link : links_) {
-    if (link->client == client && client != ClientId{}) {
-      return send_heartbeat(*link);
-    }
+  if (Link* link = link_of(client)) {
+    send_heartbeat(*link);
   }
 }
 
 void GatewayLinks::send(ClientId client, wire::Frame frame) {
-  for (const auto& link : links_) {
-    if (link->client == client && client != ClientId{}) {
-      if (Channel* channel = link->peer->channel()) {
-        channel->send(std::move(frame));
-      }
-      return;
-    }
+  const Link* link = link_of(client);
+  if (Channel* channel = link == nullptr ? nullptr : link->peer->channel()) {
+    channel->send(std::move(frame));
   }
 }
 
 const GatewayLife* GatewayLinks::life_of(ClientId client) const {
+  const Link* link = link_of(client);
+  return link == nullptr ? nullptr : &link->life;
+}
+
+GatewayLinks::Link* GatewayLinks::link_of(ClientId client) const {
   const auto found =
       std::ranges::find_if(links_, [client](const auto& link) { return link->client == client; });
-  return client == ClientId{} || found == links_.end() ? nullptr : &(*found)->life;
+  return client == ClientId{} || found == links_.end() ? nullptr : found->get();
 }
 
 ClientId GatewayLinks::client_of(const GatewayLife& gateway) const {

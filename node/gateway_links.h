@@ -60,6 +60,7 @@ class GatewayLinks {
   };
   void on_up(Link& link, const wire::Welcome& welcome);
   void on_down(Link& link, const Error& why);
+  Link* link_of(ClientId client) const;  // null once it is gone
   void send_heartbeat(Link& link);
   // The first of `cluster.gateways` that is up may change the node's role, so that all nodes obey
   // the same one.

@@ -21,10 +21,8 @@ constexpr std::size_t kObituaryLines = 12;
 
 // Of a listener's address: one that this machine's programs can dial.
 std::string dialled(HostPort address) {
-  if (address.host == "0.0.0.0") {
-    address.host = "127.0.0.1";
-  } else if (address.host == "::") {
-    address.host = "::1";
+  if (address.is_everywhere()) {
+    address.host = address.host == "::" ? "::1" : "127.0.0.1";
   }
   return address.to_string();
 }

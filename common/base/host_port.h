@@ -17,6 +17,8 @@ struct HostPort {
 
   static Result<HostPort> parse(std::string_view text);
   std::string to_string() const;
+  // Of a listener: at every address of its host.
+  bool is_everywhere() const { return host == "0.0.0.0" || host == "::"; }
   bool operator==(const HostPort&) const = default;
 };
 

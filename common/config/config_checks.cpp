@@ -71,7 +71,7 @@ class Checker {
     std::map<std::string, std::string> keys;  // by address
     const auto listens = [&](const std::string& key, const std::string& address) {
       const auto parsed = HostPort::parse(address);
-      if (!parsed || parsed->port == 0 || parsed->host == "0.0.0.0" || parsed->host == "::") {
+      if (!parsed || parsed->port == 0 || parsed->is_everywhere()) {
         return;
       }
       if (const auto [first, is_new] = keys.emplace(parsed->to_string(), key); !is_new) {
@@ -99,8 +99,7 @@ class Checker {
         add(path + ".name", fmt::format("'{}' is the name of two nodes", entry.name));
       }
       const auto listens = HostPort::parse(entry.control_listen);
-      const bool everywhere = listens && (listens->host == "0.0.0.0" || listens->host == "::");
-      if (everywhere && entry.advertise.empty()) {
+      if (listens && listens->is_everywhere() && entry.advertise.empty()) {
         add(path + ".control_listen",
             fmt::format("{} is no address that others can dial; say in advertise which is",
                         entry.control_listen));

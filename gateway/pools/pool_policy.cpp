@@ -96,7 +96,8 @@ PoolSize PoolPolicy::wanted_split(const PoolObservation& seen, PoolSize now_ther
 
 PoolSize PoolPolicy::wanted_replicas(TimePoint now, PoolSize now_there) {
   PoolSize need = now_there;
-  if (load_.is_known() || load_.is_idle()) {
+  const bool is_seen = load_.is_known() || load_.is_idle();
+  if (is_seen) {
     const auto fewest = [](std::uint32_t least, std::uint32_t most, auto room) {
       std::uint32_t nodes = least;
       while (nodes < most && room(nodes) < kSpare) {
@@ -111,7 +112,7 @@ PoolSize PoolPolicy::wanted_replicas(TimePoint now, PoolSize now_there) {
       return load_.is_known() ? load_.decode_room(n) : PoolLoad::kMostRoom;
     });
   }
-  if (options_.ratio && (load_.is_known() || load_.is_idle())) {
+  if (options_.ratio && is_seen) {
     const PoolSize& ratio = *options_.ratio;
     const std::uint32_t times = std::max((need.prefill + ratio.prefill - 1) / ratio.prefill,
                                          (need.decode + ratio.decode - 1) / ratio.decode);

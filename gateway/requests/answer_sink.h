@@ -17,7 +17,6 @@
 
 namespace baton::gateway {
 
-// What both nodes measured for a request, together.
 // What a node did of an attempt that failed and was taken over.
 struct LostWork {
   bool was_decoding = false;  // else the first token of the attempt had not come
@@ -27,6 +26,7 @@ struct LostWork {
   std::chrono::microseconds to{0};
 };
 
+// What both nodes measured for a request, together.
 struct AnswerFigures {
   NodeName prefill_node;
   NodeName decode_node;

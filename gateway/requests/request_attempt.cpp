@@ -12,8 +12,9 @@ namespace {
 // Preempted so often, it asks for blocks for all it may generate.
 constexpr std::uint32_t kPreemptionsBeforeFull = 2;
 
-std::chrono::microseconds elapsed(TimePoint from, TimePoint to) {
-  return std::chrono::duration_cast<std::chrono::microseconds>(to - from);
+void fill(wire::GenerateRequest& message, const TrackedRequest& tracked) {
+  message = to_wire(tracked.request);
+  message.set_traceparent(tracked.trace.traceparent());
 }
 
 bool are_of_vocabulary(std::span<const TokenId> tokens, std::uint32_t vocab) {
@@ -63,8 +64,7 @@ void RequestTracker::reserve(Tracked& tracked, const Route& route) {
   tracked.request.deadline = std::max(
       std::chrono::milliseconds(1),
       std::chrono::duration_cast<std::chrono::milliseconds>(tracked.deadline - tracked.begun));
-  *body.mutable_request() = to_wire(tracked.request);
-  body.mutable_request()->set_traceparent(tracked.trace.traceparent());
+  fill(*body.mutable_request(), tracked);
   body.set_local(route.is_local());
   body.set_reserve_full(tracked.preemptions >= kPreemptionsBeforeFull);
   decode->channel->send(std::move(frame));
@@ -91,7 +91,7 @@ void RequestTracker::book_sequence(Tracked& tracked, Node& decode) {
   tracked.counted = predictions_[tracked.request.model].on_begun(
       tracked.begun, tracked.ticket.tokens, queue_.size() > 0);
   if (++tracked.figures.attempts == 1) {
-    tracked.figures.queue = elapsed(tracked.received, tracked.begun);
+    tracked.figures.queue = tracked.since_received(tracked.begun);
   }
 }
 
@@ -158,8 +158,7 @@ void RequestTracker::on_granted(Node& decode, wire::Granted& granted) {
   BATON_CHECK(prefill != nullptr, "a request whose prefill node is gone has been ended");
   wire::Frame frame;
   wire::Prefill& body = *frame.mutable_prefill();
-  *body.mutable_request() = to_wire(tracked->request);
-  body.mutable_request()->set_traceparent(tracked->trace.traceparent());
+  fill(*body.mutable_request(), *tracked);
   body.mutable_grant()->Swap(granted.mutable_grant());
   prefill->channel->send(std::move(frame));
 }
@@ -317,8 +316,7 @@ void RequestTracker::add_figures(Tracked& tracked,
     all.pulled_tokens = figures.pulled_tokens;
     all.prefill = std::chrono::microseconds(figures.compute_us);
     all.chunks = figures.chunks;
-    all.queue =
-        elapsed(tracked.received, tracked.begun) + std::chrono::microseconds(figures.queue_us);
+    all.queue = tracked.since_received(tracked.begun) + std::chrono::microseconds(figures.queue_us);
     if (!tracked.route.is_local()) {
       probe_.prefill.observe(static_cast<double>(figures.queue_us + figures.compute_us) / 1e6);
     }

@@ -233,15 +233,13 @@ void RequestTracker::attempt_failed(Tracked& tracked, Failure failure) {
   tracked.preemptions += failure.reason == FailoverReason::Preempted ? 1 : 0;
   const TimePoint now = executor_.now();
   const bool decoding = tracked.phase == Phase::Decoding;
-  const auto after = [&](TimePoint at) {
-    return std::chrono::duration_cast<std::chrono::microseconds>(at - tracked.received);
-  };
   tracked.figures.lost.push_back(
       {.was_decoding = decoding,
        .by_decode_node = decoding || tracked.route.is_local(),
        .node = decoding ? tracked.figures.decode_node : tracked.figures.prefill_node,
-       .from = after(decoding ? std::max(tracked.first_token, tracked.begun) : tracked.begun),
-       .to = after(now)});
+       .from = tracked.since_received(decoding ? std::max(tracked.first_token, tracked.begun)
+                                               : tracked.begun),
+       .to = tracked.since_received(now)});
   std::erase_if(tracked.avoid, [now](const Avoided& avoided) { return avoided.until <= now; });
   const TimePoint until = now + options_.avoid_for;
   if (!failure.is_of_the_pair) {

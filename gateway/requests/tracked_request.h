@@ -88,6 +88,9 @@ struct TrackedRequest {
   bool has_prompt_figures = false;  // cached_tokens and the times to the first token are known
   AnswerFigures figures;
 
+  std::chrono::microseconds since_received(TimePoint at) const {
+    return std::chrono::duration_cast<std::chrono::microseconds>(at - received);
+  }
   std::uint32_t num_output() const { return static_cast<std::uint32_t>(request.output.size()); }
   std::uint32_t num_context() const {
     return static_cast<std::uint32_t>(request.prompt.size() + request.output.size());

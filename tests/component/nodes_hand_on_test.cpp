@@ -56,6 +56,16 @@ class NodesHandOn : public NodesFixture {
     return cluster_.run_until([&] { return cluster_.num_handed() >= count; });
   }
 
+  // A request that the decode node has handed on and that arrives after `delay`.
+  GenerateRequest hand_on_in(Duration delay) {
+    link();
+    delay_handed(delay);
+    const GenerateRequest request = make_request(1, 90, 6);
+    cluster_.start(request, "p0", "d0");
+    EXPECT_TRUE(run_until_handed(1));
+    return request;
+  }
+
   void expect_all_over() {
     cluster_.settle();
     EXPECT_EQ(decode().grants().num_open(), 0U);
@@ -164,11 +174,7 @@ TEST_F(NodesHandOn, ADrainingPrefillNodeRefuses) {
 // ---- what comes between
 
 TEST_F(NodesHandOn, ACancelThatOvertakesTheRequestEndsIt) {
-  link();
-  delay_handed(milliseconds(5));
-  const GenerateRequest request = make_request(1, 90, 6);
-  cluster_.start(request, "p0", "d0");
-  ASSERT_TRUE(run_until_handed(1));
+  const GenerateRequest request = hand_on_in(milliseconds(5));
   const std::size_t before = steps("p0");
   cluster_.cancel(request);
   cluster_.executor().run_until_idle();
@@ -181,11 +187,7 @@ TEST_F(NodesHandOn, ACancelThatOvertakesTheRequestEndsIt) {
 }
 
 TEST_F(NodesHandOn, AGatewayThatIsGoneEndsWhatIsOnItsWay) {
-  link();
-  delay_handed(milliseconds(5));
-  const GenerateRequest request = make_request(1, 90, 6);
-  cluster_.start(request, "p0", "d0");
-  ASSERT_TRUE(run_until_handed(1));
+  const GenerateRequest request = hand_on_in(milliseconds(5));
   const std::size_t before = steps("p0");
   cluster_.close_gateway("d0");
   cluster_.forget(request);
@@ -197,11 +199,7 @@ TEST_F(NodesHandOn, AGatewayThatIsGoneEndsWhatIsOnItsWay) {
 
 // It knows no connection of that gateway: the decode node hears so at once, and tells the gateway.
 TEST_F(NodesHandOn, ARequestOfAnUnknownGatewayGoesBack) {
-  link();
-  delay_handed(milliseconds(5));
-  const GenerateRequest request = make_request(1, 90, 6);
-  cluster_.start(request, "p0", "d0");
-  ASSERT_TRUE(run_until_handed(1));
+  const GenerateRequest request = hand_on_in(milliseconds(5));
   const std::size_t before = steps("p0");
   cluster_.close_gateway("p0");  // it dials again, but not within these 5 ms
   const TimePoint begun = cluster_.executor().now();
@@ -217,11 +215,7 @@ TEST_F(NodesHandOn, ARequestOfAnUnknownGatewayGoesBack) {
 }
 
 TEST_F(NodesHandOn, AConnectionLostBetweenEndsTheGrantAtOnce) {
-  link();
-  delay_handed(seconds(20));
-  const GenerateRequest request = make_request(1, 90, 6);
-  cluster_.start(request, "p0", "d0");
-  ASSERT_TRUE(run_until_handed(1));
+  const GenerateRequest request = hand_on_in(seconds(20));
   ASSERT_TRUE(cluster_.fabric().cut("d0", "p0"));
   const TimePoint begun = cluster_.executor().now();
   const Answer& answer = cluster_.finish(request);
@@ -252,11 +246,7 @@ TEST_F(NodesHandOn, AMessageThatIsLostAloneEndsByItsGrant) {
 }
 
 TEST_F(NodesHandOn, APrefillNodeThatDiesEndsWhatItWasHanded) {
-  link();
-  delay_handed(seconds(20));
-  const GenerateRequest request = make_request(1, 90, 6);
-  cluster_.start(request, "p0", "d0");
-  ASSERT_TRUE(run_until_handed(1));
+  const GenerateRequest request = hand_on_in(seconds(20));
   cluster_.kill("p0");
   const Answer& answer = cluster_.finish(request);
   ASSERT_TRUE(answer.error);

@@ -591,13 +591,7 @@ TEST_F(FailoverTest, ResumeStaysWithinOneModel) {
   cluster->remove("d0");
   pass(50);
   for (const char* name : {"p0", "d0"}) {
-    ScriptedNodeOptions options;
-    options.name = name;
-    options.role = name[0] == 'd' ? "decode" : "prefill";
-    options.gateway = kAddress;
-    options.token = "secret";
-    options.weights_hash = 77;
-    cluster->add(options);
+    cluster->add(with_other_weights(name));
   }
   pass(1'000);
   EXPECT_FALSE(sink->end) << "other weights give other tokens";

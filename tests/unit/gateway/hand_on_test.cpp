@@ -70,9 +70,7 @@ TEST_F(HandOnTest, WhatAPrefillNodeRefusesIsNoAttempt) {
 TEST_F(HandOnTest, WhatADecodeNodeRefusesIsNoAttempt) {
   start();
   add("p0");
-  NodeScript full;
-  full.max_batch = 0;
-  ScriptedNode& d0 = add("d0", full);
+  ScriptedNode& d0 = add("d0", full_batch());
   const auto sink = submit(1);
   pass(1'000);
   EXPECT_FALSE(sink->end);
@@ -95,9 +93,7 @@ TEST_F(HandOnTest, WhatADecodeNodeRefusesIsNoAttempt) {
 TEST_F(HandOnTest, ARefusedRequestIsBoundToNoWeights) {
   start();
   add("p0");
-  NodeScript full;
-  full.max_batch = 0;
-  add("d0", full);
+  add("d0", full_batch());
   const auto sink = submit(1);
   pass(30);
   EXPECT_EQ(tracker->queued(), 1U);
@@ -105,13 +101,7 @@ TEST_F(HandOnTest, ARefusedRequestIsBoundToNoWeights) {
   cluster->remove("p0");
   pass(50);
   for (const char* name : {"p1", "d1"}) {
-    ScriptedNodeOptions options;
-    options.name = name;
-    options.role = name[0] == 'd' ? "decode" : "prefill";
-    options.gateway = kAddress;
-    options.token = "secret";
-    options.weights_hash = 77;
-    cluster->add(options);
+    cluster->add(with_other_weights(name));
   }
   pass(300);
   expect_whole(*sink);

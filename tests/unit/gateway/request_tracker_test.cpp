@@ -114,9 +114,7 @@ TEST_F(TrackerTest, FullQueueIsRefusedAndTheRestIsServedInOrder) {
 TEST_F(TrackerTest, BusyGivesTheCreditBackAndTriesTheNextNode) {
   start();
   add("p0");
-  NodeScript full;
-  full.max_batch = 0;
-  ScriptedNode& first = add("d0", full);
+  ScriptedNode& first = add("d0", full_batch());
   ScriptedNode& second = add("d1");
   const auto sink = submit(1);
   pass(50);
@@ -130,9 +128,7 @@ TEST_F(TrackerTest, BusyGivesTheCreditBackAndTriesTheNextNode) {
 TEST_F(TrackerTest, AloneBusyNodeIsAskedAgainAfterItsHeartbeat) {
   start();
   add("p0");
-  NodeScript full;
-  full.max_batch = 0;
-  ScriptedNode& decode = add("d0", full);
+  ScriptedNode& decode = add("d0", full_batch());
   const auto sink = submit(1);
   pass(30);
   EXPECT_FALSE(sink->end);
@@ -153,9 +149,7 @@ TEST_F(TrackerTest, WaitingTooLongIsUnavailable) {
   options.queue_timeout = milliseconds(500);
   start(options);
   add("p0");
-  NodeScript full;
-  full.max_batch = 0;
-  add("d0", full);
+  add("d0", full_batch());
   const auto sink = submit(1);
   pass(1000);
   ASSERT_TRUE(sink->end && sink->end->error);
@@ -386,13 +380,7 @@ TEST_F(TrackerTest, AModelMayChangeOnceItsNodesAreGone) {
   cluster->remove("p0");
   pass(50);
   EXPECT_TRUE(membership->models().empty());
-  ScriptedNodeOptions options;
-  options.name = "p0";
-  options.role = "prefill";
-  options.gateway = kAddress;
-  options.token = "secret";
-  options.weights_hash = 77;
-  ScriptedNode& node = cluster->add(options);
+  ScriptedNode& node = cluster->add(with_other_weights("p0"));
   pass(50);
   EXPECT_TRUE(node.is_up());
 }

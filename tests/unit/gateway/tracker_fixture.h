@@ -114,13 +114,29 @@ class TrackerTest : public ::testing::Test {
     cluster = std::make_unique<testing::ScriptedCluster>(executor, *node_network);
   }
 
-  ScriptedNode& add(const std::string& name, NodeScript script = {}) {
+  // Names of decode nodes begin with a d.
+  static ScriptedNodeOptions options_of(const std::string& name) {
     ScriptedNodeOptions options;
     options.name = name;
     options.role = name[0] == 'd' ? "decode" : "prefill";
     options.gateway = kAddress;
     options.token = "secret";
-    ScriptedNode& node = cluster->add(options, std::move(script));
+    return options;
+  }
+  static ScriptedNodeOptions with_other_weights(const std::string& name) {
+    ScriptedNodeOptions options = options_of(name);
+    options.weights_hash = 77;
+    return options;
+  }
+  // Of a decode node without a place in its batch.
+  static NodeScript full_batch() {
+    NodeScript script;
+    script.max_batch = 0;
+    return script;
+  }
+
+  ScriptedNode& add(const std::string& name, NodeScript script = {}) {
+    ScriptedNode& node = cluster->add(options_of(name), std::move(script));
     executor.advance(milliseconds(10));
     EXPECT_TRUE(node.is_up());
     return node;
