@@ -18,13 +18,25 @@ namespace {
 
 struct EngineArguments {
   bench::EngineBenchOptions options;
+  std::vector<std::string> kv_dtypes{"i16", "i8"};
   std::vector<std::string> only;
   bool json = false;
   bool markdown = false;
 };
 
+template <class Dtypes>
+CLI::Option* add_kv_dtype(CLI::App& command, Dtypes& dtypes, const char* help) {
+  return command.add_option("--kv-dtype", dtypes, help)
+      ->capture_default_str()
+      ->check(CLI::IsMember({"i16", "f16", "f32", "i8", "f8"}));
+}
+
 int run(const EngineArguments& arguments) {
   bench::EngineBenchOptions options = arguments.options;
+  options.kv_dtypes.clear();
+  for (const std::string& dtype : arguments.kv_dtypes) {
+    options.kv_dtypes.push_back(*kv_dtype_named(dtype));
+  }
   for (std::string& model : options.models) {
     const auto path = model_argument(model);
     if (!path) {
@@ -57,11 +69,13 @@ int run(const EngineArguments& arguments) {
 
 struct TurnArguments {
   bench::EngineTurnOptions options;
+  std::string kv_dtype = "i16";
   std::vector<std::string> work;
 };
 
 int run_turn(const TurnArguments& arguments) {
   bench::EngineTurnOptions options = arguments.options;
+  options.kv_dtype = *kv_dtype_named(arguments.kv_dtype);
   for (const std::string& text : arguments.work) {
     const auto work = bench::EngineWork::parse(text);
     if (!work) {
@@ -85,6 +99,7 @@ void add_turn(CLI::App& group, Action& chosen) {
   command->add_option("model", arguments->options.model)->required();
   command->add_option("--threads", arguments->options.threads);
   command->add_option("--packed-cache", arguments->options.packed_cache);
+  add_kv_dtype(*command, arguments->kv_dtype, "Type of keys and values");
   command->add_option("--work", arguments->work, "prefill:TOKENS or decode:TOKENS:BATCH:CONTEXT")
       ->required();
   command->callback(
@@ -116,6 +131,10 @@ void add_bench_engine(CLI::App& group, Action& chosen) {
   command->add_option("--batch", options.batches, "Decode batches, on the most threads")
       ->capture_default_str()
       ->delimiter(',');
+  add_kv_dtype(*command,
+               arguments->kv_dtypes,
+               "Types of keys and values; those after the first for batches and long contexts")
+      ->delimiter(',');
   command->add_option("--long-context", options.long_context, "Tokens of the long contexts")
       ->capture_default_str();
   command
@@ -126,7 +145,8 @@ void add_bench_engine(CLI::App& group, Action& chosen) {
   command->add_flag("--json", arguments->json, "End with one JSON line");
   command->footer(
       "Ours and the peer's take turns, each in a process of its own; the peer counts with or\n"
-      "without flash attention, whichever is better. \"of peak\" is the share of the int8 peak\n"
+      "without flash attention, and for several --kv-dtype with Q8_0 ones, whichever is best.\n"
+      "\"of peak\" is the share of the int8 peak\n"
       "(quantised weights) or the f32 FMA peak (float weights), \"of mem\" of the memory's read\n"
       "rate; both peaks are measured in the same run. A model of 135M takes about ten minutes\n"
       "with the peer.\n"

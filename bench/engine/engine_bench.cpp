@@ -1,6 +1,6 @@
 // The plan is a list of parts, each one process of ours and one of the peer's a repetition, which
-// take turns in going first. In the first repetition the peer runs with and without flash
-// attention, then with what was better.
+// take turns in going first. In the first repetition the peer runs with each of its settings, then
+// with the best. Parts that differ in our keys and values alone share its turns.
 #include "bench/engine/engine_bench.h"
 
 #include <fmt/format.h>
@@ -46,12 +46,14 @@ struct Part {
   unsigned threads = 1;
   std::vector<EngineWork> work;
   std::size_t compared = 0;  // works the peer does, too: the first ones
+  KvDType kv_dtype = KvDType::I16;
+  std::optional<std::size_t> shared;  // the part whose turns of the peer count here, too
 
   EngineTurn last;                        // for what it says of the model
   std::vector<std::vector<double>> ours;  // one a work: its turns
   std::vector<std::vector<double>> peers;
-  std::vector<double> second;           // Load: ours mapped
-  std::optional<bool> flash_attention;  // the peer's better setting, once known
+  std::vector<double> second;                // Load: ours mapped
+  std::optional<Peer::Attention> attention;  // the peer's best setting, once known
   std::size_t rss = 0;
   std::size_t peer_rss = 0;
   std::vector<double> seconds;  // of our turns, for estimates
@@ -132,13 +134,15 @@ class Bench {
 
   static std::string name_of(const Part& part) {
     const char* names[] = {"prompts", "one stream", "batches", "long context", "loading"};
-    return fmt::format("{}, {} thread{}",
+    return fmt::format("{}, {} thread{}, {}",
                        names[static_cast<std::size_t>(part.kind)],
                        part.threads,
-                       part.threads == 1 ? "" : "s");
+                       part.threads == 1 ? "" : "s",
+                       baton::to_string(part.kv_dtype));
   }
 
   void plan(const std::string& model) {
+    const unsigned most = *std::max_element(options_.threads.begin(), options_.threads.end());
     const auto add =
         [&](Kind kind, unsigned threads, std::vector<EngineWork> work, std::size_t compared) {
           Part part;
@@ -149,9 +153,20 @@ class Bench {
           part.peers.resize(compared);
           part.work = std::move(work);
           part.compared = compared;
+          part.kv_dtype = options_.kv_dtypes.front();
           parts_.push_back(std::move(part));
         };
-    const unsigned most = *std::max_element(options_.threads.begin(), options_.threads.end());
+    const auto add_for_each_dtype =
+        [&](Kind kind, std::vector<EngineWork> work, std::size_t count) {
+          add(kind, most, std::move(work), count);
+          const std::size_t first = parts_.size() - 1;
+          for (std::size_t i = 1; i < options_.kv_dtypes.size(); ++i) {
+            Part part = parts_[first];
+            part.kv_dtype = options_.kv_dtypes[i];
+            part.shared = first;
+            parts_.push_back(std::move(part));
+          }
+        };
     for (const unsigned threads : options_.threads) {
       if (options_.parts.prefill && !options_.prefill_tokens.empty()) {
         std::vector<EngineWork> work;
@@ -172,7 +187,7 @@ class Bench {
             {.tokens = options_.batch_tokens, .batch = batch, .context = options_.batch_context});
       }
       const std::size_t count = work.size();
-      add(Kind::Batch, most, std::move(work), count);
+      add_for_each_dtype(Kind::Batch, std::move(work), count);
     }
     if (options_.parts.long_context) {
       const EngineWork far{.tokens = options_.batch_tokens,
@@ -180,7 +195,7 @@ class Bench {
                            .context = options_.long_context};
       EngineWork near = far;
       near.context = kShortContext;
-      add(Kind::Long, most, {far, near}, 1);
+      add_for_each_dtype(Kind::Long, {far, near}, 1);
     }
     if (options_.parts.load) {
       add(Kind::Load, most, {{.is_prefill = true, .tokens = kLoadPrompt}}, 1);
@@ -194,9 +209,9 @@ class Bench {
       for (; i < parts_.size(); ++i) {
         const Part& part = parts_[i];
         sum += part.seconds.empty() ? guess_ours(part) : median(part.seconds);
-        if (peer_) {
-          const bool both = repetition == 0 && part.kind != Kind::Load;
-          sum += (both ? 2 : 1) *
+        if (has_peer(part)) {
+          const bool all = repetition == 0 && part.kind != Kind::Load;
+          sum += (all ? static_cast<double>(settings_of(part).size()) : 1) *
                  (part.peer_seconds.empty() ? guess_peer(part) : median(part.peer_seconds));
         }
       }
@@ -215,13 +230,15 @@ class Bench {
                     roofs.f32_flops_per_s * 1e-9));
   }
 
+  bool has_peer(const Part& part) const { return peer_ && !part.shared; }
+
   Status turn(Part& part) {
-    if (repetition_ % 2 == 1 && peer_) {
+    if (repetition_ % 2 == 1 && has_peer(part)) {
       BATON_TRY(peer(part));
       return ours(part);
     }
     BATON_TRY(ours(part));
-    return peer_ ? peer(part) : Status{};
+    return has_peer(part) ? peer(part) : Status{};
   }
 
   std::vector<std::string> our_command(const Part& part, const std::string& packed) const {
@@ -231,6 +248,8 @@ class Bench {
                                      part.model,
                                      "--threads",
                                      std::to_string(part.threads),
+                                     "--kv-dtype",
+                                     std::string(baton::to_string(part.kv_dtype)),
                                      "--packed-cache",
                                      packed};
     for (const EngineWork& work : part.work) {
@@ -272,8 +291,17 @@ class Bench {
     return {};
   }
 
-  Result<PeerFigures> run_peer(const Part& part, bool flash_attention) const {
-    const Peer::Setting setting{part.threads, flash_attention};
+  // What is tried; whichever is best counts.
+  std::vector<Peer::Attention> settings_of(const Part& part) const {
+    std::vector<Peer::Attention> settings{Peer::Attention::Plain, Peer::Attention::Flash};
+    if ((part.kind == Kind::Batch || part.kind == Kind::Long) && options_.kv_dtypes.size() > 1) {
+      settings.push_back(Peer::Attention::FlashQ8);
+    }
+    return settings;
+  }
+
+  Result<PeerFigures> run_peer(const Part& part, Peer::Attention attention) const {
+    const Peer::Setting setting{part.threads, attention};
     switch (part.kind) {
       case Kind::Prefill:
         return peer_->prefill(part.model, options_.prefill_tokens, setting);
@@ -305,14 +333,12 @@ class Bench {
     }
     PeerFigures best;
     double runs = 0;
-    bool chosen = part.flash_attention.value_or(false);
-    for (const bool flash : {false, true}) {
-      if (part.flash_attention && *part.flash_attention != flash) {
-        continue;
-      }
-      BATON_ASSIGN(const PeerFigures got, run_peer(part, flash));
+    Peer::Attention chosen = Peer::Attention::Plain;
+    for (const Peer::Attention attention :
+         part.attention ? std::vector{*part.attention} : settings_of(part)) {
+      BATON_ASSIGN(const PeerFigures got, run_peer(part, attention));
       ++runs;
-      say_figures(flash ? "llama.cpp, flash attention" : "llama.cpp", part, got.tokens_per_s);
+      say_figures(fmt::format("llama.cpp {}", to_string(attention)), part, got.tokens_per_s);
       double sum = 0;
       double best_sum = 0;
       for (std::size_t i = 0; i < got.tokens_per_s.size(); ++i) {
@@ -321,10 +347,10 @@ class Bench {
       }
       if (sum > best_sum) {
         best = got;
-        chosen = flash;
+        chosen = attention;
       }
     }
-    part.flash_attention = chosen;
+    part.attention = chosen;
     for (std::size_t i = 0; i < part.compared; ++i) {
       part.peers[i].push_back(best.tokens_per_s[i]);
     }
@@ -385,11 +411,13 @@ class Bench {
     out.batch = work.batch;
     out.context = work.context;
     out.threads = part.threads;
+    out.kv_dtype = part.kv_dtype;
     out.tokens_per_s = median(part.ours[i]);
-    if (!part.peers[i].empty()) {
-      out.peer_tokens_per_s = median(part.peers[i]);
+    const Part& asked = part.shared ? parts_[*part.shared] : part;
+    if (!asked.peers[i].empty()) {
+      out.peer_tokens_per_s = median(asked.peers[i]);
       out.ratio = out.tokens_per_s / out.peer_tokens_per_s;
-      out.peer_flash_attention = part.flash_attention.value_or(false);
+      out.peer_setting = to_string(asked.attention.value_or(Peer::Attention::Plain));
     }
     out.is_float = model.has_float_weights;
     const double peak = out.is_float ? roofs.f32_flops_per_s : roofs.int8_ops_per_s;
@@ -444,8 +472,8 @@ class Bench {
 
 Result<EngineBenchReport> run_engine_bench(const EngineBenchOptions& options) {
   if (options.repetitions == 0 || options.batch_tokens == 0 || options.generate_tokens == 0 ||
-      options.threads.empty() || options.models.empty() || options.long_batch == 0 ||
-      options.long_context <= kShortContext) {
+      options.threads.empty() || options.kv_dtypes.empty() || options.models.empty() ||
+      options.long_batch == 0 || options.long_context <= kShortContext) {
     return fail(ErrorCode::InvalidArgument,
                 "models, threads, repetitions and lengths must be at least 1");
   }

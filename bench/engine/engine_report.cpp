@@ -39,9 +39,11 @@ std::string peak(const EngineBenchRow& row) {
              : "-";
 }
 std::string peer_rate(const EngineBenchRow& row) {
-  return row.peer_tokens_per_s > 0
-             ? fmt::format("{:.1f}{}", row.peer_tokens_per_s, row.peer_flash_attention ? " fa" : "")
-             : "-";
+  return row.peer_tokens_per_s > 0 ? fmt::format("{:.1f}{}{}",
+                                                 row.peer_tokens_per_s,
+                                                 row.peer_setting.empty() ? "" : " ",
+                                                 row.peer_setting)
+                                   : "-";
 }
 std::string ratio(double value, int digits = 2) {
   return value > 0 ? fmt::format("{:.{}f}", value, digits) : "-";
@@ -75,6 +77,7 @@ std::string line(const EngineBenchRow& row, const Write& write) {
                row.batch,
                row.context,
                row.threads,
+               to_string(row.kv_dtype),
                row.tokens_per_s,
                peer_rate(row),
                ratio(row.ratio),
@@ -116,8 +119,10 @@ std::string to_json(const EngineBenchReport& report) {
     comma();
     out += fmt::format(
         "{{\"file\": {}, \"phase\": {}, \"tokens\": {}, \"batch\": {}, \"context\": {}, "
-        "\"threads\": {}, \"tokens_per_s\": {:.2f}, \"peer_tokens_per_s\": {:.2f}, \"ratio\": "
-        "{:.3f}, \"peer_flash_attention\": {}, \"float_weights\": {}, \"peak_share\": {:.3f}, "
+        "\"threads\": {}, \"kv_dtype\": \"{}\", \"tokens_per_s\": {:.2f}, \"peer_tokens_per_s\": "
+        "{:.2f}, "
+        "\"ratio\": {:.3f}, \"peer_setting\": \"{}\", \"float_weights\": {}, \"peak_share\": "
+        "{:.3f}, "
         "\"memory_share\": {:.3f}, \"attention_memory_share\": {:.3f}}}",
         json_text(row.file),
         json_text(row.phase),
@@ -125,10 +130,11 @@ std::string to_json(const EngineBenchReport& report) {
         row.batch,
         row.context,
         row.threads,
+        to_string(row.kv_dtype),
         row.tokens_per_s,
         row.peer_tokens_per_s,
         row.ratio,
-        row.peer_flash_attention,
+        row.peer_setting,
         row.is_float,
         row.peak_share,
         row.memory_share,
@@ -157,23 +163,26 @@ std::string to_text(const EngineBenchReport& report) {
   for (const EngineBenchRow& row : report.rows) {
     if (row.file != file) {
       file = row.file;
-      out += fmt::format("\n{}\n{:<8} {:>6} {:>5} {:>7} {:>7} {:>9} {:>10} {:>6} {:>10} {:>6}\n",
-                         file,
-                         "phase",
-                         "tokens",
-                         "batch",
-                         "context",
-                         "threads",
-                         "tokens/s",
-                         "llama.cpp",
-                         "ratio",
-                         "of peak",
-                         "of mem");
+      out +=
+          fmt::format("\n{}\n{:<8} {:>6} {:>5} {:>7} {:>7} {:>4} {:>9} {:>13} {:>6} {:>10} {:>6}\n",
+                      file,
+                      "phase",
+                      "tokens",
+                      "batch",
+                      "context",
+                      "threads",
+                      "kv",
+                      "tokens/s",
+                      "llama.cpp",
+                      "ratio",
+                      "of peak",
+                      "of mem");
     }
     out += line(row, [&](const auto&... cells) {
-      return fmt::format("{:<8} {:>6} {:>5} {:>7} {:>7} {:>9.1f} {:>10} {:>6} {:>10} {:>6}  {}\n",
-                         cells...,
-                         bar(row.ratio));
+      return fmt::format(
+          "{:<8} {:>6} {:>5} {:>7} {:>7} {:>4} {:>9.1f} {:>13} {:>6} {:>10} {:>6}  {}\n",
+          cells...,
+          bar(row.ratio));
     });
     if (row.attention_memory_share > 0) {
       out += fmt::format(
@@ -203,11 +212,11 @@ std::string to_text(const EngineBenchReport& report) {
 std::string to_markdown(const EngineBenchReport& report) {
   std::string out = roof_lines(report);
   out +=
-      "\n| file | phase | tokens | batch | context | threads | tokens/s | llama.cpp | ratio | of "
-      "the peak | of memory |\n|---|---|---|---|---|---|---|---|---|---|---|\n";
+      "\n| file | phase | tokens | batch | context | threads | kv | tokens/s | llama.cpp | ratio | "
+      "of the peak | of memory |\n|---|---|---|---|---|---|---|---|---|---|---|---|\n";
   for (const EngineBenchRow& row : report.rows) {
     out += line(row, [&](const auto&... cells) {
-      return fmt::format("| {} | {} | {} | {} | {} | {} | {:.1f} | {} | {} | {} | {}{} |\n",
+      return fmt::format("| {} | {} | {} | {} | {} | {} | {} | {:.1f} | {} | {} | {} | {}{} |\n",
                          row.file,
                          cells...,
                          row.attention_memory_share > 0

@@ -128,6 +128,7 @@ Result<EngineTurn> run_engine_turn(const EngineTurnOptions& options) {
                                   .step_tokens = kEngineStepTokens,
                                   .sequences = sequences,
                                   .tokens = tokens,
+                                  .kv_dtype = options.kv_dtype,
                                   .packed_cache = options.packed_cache}));
   const engine::ModelInfo& info = model.runner().info();
   EngineTurn turn;

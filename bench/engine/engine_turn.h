@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "common/base/error.h"
+#include "common/types/kv_layout.h"
 
 namespace baton::bench {
 
@@ -33,6 +34,7 @@ struct EngineTurnOptions {
   std::string model;  // path
   unsigned threads = 1;
   std::vector<EngineWork> work;
+  KvDType kv_dtype = KvDType::I16;
   std::string packed_cache;  // folder; empty: weights are packed in memory
 };
 

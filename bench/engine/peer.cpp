@@ -36,6 +36,13 @@ fs::path peers_folder() {
   return fs::path(home != nullptr ? home : ".") / ".cache" / "baton" / "peers";
 }
 
+std::string flash(const Peer::Setting& setting) {
+  return setting.attention == Peer::Attention::Plain ? "off" : "on";
+}
+std::string kv_type(const Peer::Setting& setting) {
+  return setting.attention == Peer::Attention::FlashQ8 ? "q8_0" : "f16";
+}
+
 // Calls `take` with every JSON object line.
 void for_each_object(const std::string& text,
                      const std::function<void(simdjson::dom::object)>& take) {
@@ -80,6 +87,18 @@ Result<std::vector<double>> figures(const std::string& text,
 }
 
 }  // namespace
+
+std::string_view to_string(Peer::Attention attention) {
+  switch (attention) {
+    case Peer::Attention::Plain:
+      return "";
+    case Peer::Attention::Flash:
+      return "fa";
+    case Peer::Attention::FlashQ8:
+      return "fa q8_0";
+  }
+  return "";
+}
 
 Result<RunOutput> run_measured(std::vector<std::string> command) {
   const std::string name = command[0];
@@ -147,7 +166,11 @@ Result<RunOutput> Peer::llama_bench(const std::string& model,
                        "-t",
                        std::to_string(setting.threads),
                        "-fa",
-                       setting.flash_attention ? "on" : "off",
+                       flash(setting),
+                       "-ctk",
+                       kv_type(setting),
+                       "-ctv",
+                       kv_type(setting),
                        "-r",
                        "1",
                        "-o",
@@ -194,7 +217,11 @@ Result<PeerFigures> Peer::decode(const std::string& model,
                              "-tb",
                              std::to_string(setting.threads),
                              "-fa",
-                             setting.flash_attention ? "on" : "off",
+                             flash(setting),
+                             "-ctk",
+                             kv_type(setting),
+                             "-ctv",
+                             kv_type(setting),
                              "--output-format",
                              "jsonl"}));
   BATON_ASSIGN(auto found, figures(output.text, "pl", "speed_tg", batches));

@@ -5,7 +5,9 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "common/base/error.h"
@@ -33,10 +35,11 @@ class Peer {
 
   const std::string& folder() const { return folder_; }
 
-  // How one run is set; the rest is as the peer ships it, its keys and values in F16.
+  // How one run is set; the rest is as the peer ships it.
+  enum class Attention : std::uint8_t { Plain, Flash, FlashQ8 };  // keys and values F16, F16, Q8_0
   struct Setting {
     unsigned threads = 1;
-    bool flash_attention = false;
+    Attention attention = Attention::Plain;
   };
   // Prompt tokens a second for each prompt length.
   Result<PeerFigures> prefill(const std::string& model,
@@ -65,5 +68,6 @@ class Peer {
 
   std::string folder_;
 };
+std::string_view to_string(Peer::Attention attention);  // "", "fa", "fa q8_0"
 
 }  // namespace baton::bench

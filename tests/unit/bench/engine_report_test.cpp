@@ -63,7 +63,7 @@ EngineBenchReport some_report() {
                      .tokens_per_s = 600,
                      .peer_tokens_per_s = 200,
                      .ratio = 3,
-                     .peer_flash_attention = true,
+                     .peer_setting = "fa",
                      .peak_share = 0.4,
                      .memory_share = 0.5,
                      .attention_memory_share = 0.75};
@@ -95,7 +95,7 @@ TEST(EngineReport, TablesShowRatiosAndWhatIsUnknown) {
   EXPECT_THAT(to_text(report), HasSubstr("######"));
   EXPECT_THAT(to_text(report), HasSubstr("200.0 fa"));
   EXPECT_THAT(to_markdown(report),
-              HasSubstr("| 600.0 | 200.0 fa | 3.00 | 0.40 int8 | 0.50 (attention 0.75) |"));
+              HasSubstr("| i16 | 600.0 | 200.0 fa | 3.00 | 0.40 int8 | 0.50 (attention 0.75) |"));
   EXPECT_THAT(to_markdown(report), HasSubstr("| 0.900 | 0.250 | 0.500 | 200 | 400 |"));
   report.rows[0].peer_tokens_per_s = 0;
   report.rows[0].ratio = 0;
