@@ -46,22 +46,6 @@ template <class Isa, class Element, int kVectors>
   }
 }
 
-// Fetches the scales of the granules a block later: the keys' are read there, the values' by and
-// by.
-template <class Isa, class T>
-[[gnu::always_inline]] inline void fetch_scales(const AttentionJob& job,
-                                                std::size_t position,
-                                                std::size_t granules) {
-  const std::size_t later = position + job.block_tokens;
-  if (later < job.end_position) {
-    const Granule<T> at = granule<T, true>(job, later);
-    for (std::size_t i = 0; i < granules; ++i) {
-      Isa::prefetch_far(at.key_scales + i * kLanes);
-      Isa::prefetch_far(at.value_scales + i * kLanes);
-    }
-  }
-}
-
 // Scores of kVectors granules of one block, from chunk position `at` on.
 template <class Isa, KvCode kCode, int kQueries, int kVectors>
 [[gnu::always_inline]] inline void score_granules(const AttentionJob& job,
@@ -76,9 +60,10 @@ template <class Isa, KvCode kCode, int kQueries, int kVectors>
   using T = typename Element::T;
   using I = typename Isa::I;
   const Granule<T> from = granule<T, true>(job, base + at);
-  const Later later = a_block_later(job, Half::Keys, base, granules.low, granules.high, at);
-  const std::byte* ahead = share<T, true>(job, later.half, later.position);
-  fetch_scales<Isa, T>(job, base + at, kVectors);
+  const Later later =
+      what_follows(job, Half::Keys, base, granules.low, granules.high, at, positions_ahead<T>(job));
+  const std::byte* ahead = share<T, true>(*later.job, later.half, later.position);
+  fetch_scales<Isa, T>(later, kVectors);
   const T* keys = from.keys;
   I sums[kQueries][kVectors];
 #pragma GCC unroll 16
@@ -150,23 +135,31 @@ struct AheadOfValues {
   const std::byte* at;
   std::size_t step;
 };
-// The same dimensions a block later; behind the last block those that come next (`next_dim`), or,
-// after all of them, the next chunk's keys.
-template <class T>
+// The same dimensions of later values; behind the last of them those that come next (`next_dim`),
+// or, after all dimensions, what follows.
+template <class Isa, class T>
 [[gnu::always_inline]] inline AheadOfValues ahead_of_values(const AttentionJob& job,
                                                             std::size_t base,
                                                             Span granules,
                                                             std::size_t at,
                                                             std::size_t dim,
                                                             std::size_t next_dim) {
-  const bool once_more = at + job.block_tokens >= granules.high && next_dim < job.head_dim;
-  const Later later = a_block_later(
-      job, once_more ? Half::Keys : Half::Values, base, granules.low, granules.high, at);
-  if (later.half == Half::Keys && !once_more) {
-    return {share<T, true>(job, Half::Keys, later.position), 64};
+  const std::size_t row = job.head_dim * sizeof(T);
+  const std::size_t ahead = positions_ahead<T>(job);
+  const auto values = [&](std::size_t place, std::size_t first_dim) {
+    return AheadOfValues{share<T, true>(job, Half::Values, base + place) + first_dim * sizeof(T),
+                         row};
+  };
+  if (at + ahead < granules.high) {
+    return values(at + ahead, dim);
   }
-  const std::byte* rows = share<T, true>(job, Half::Values, later.position);
-  return {rows + (once_more ? next_dim : dim) * sizeof(T), job.head_dim * sizeof(T)};
+  if (next_dim < job.head_dim) {
+    const std::size_t place = granules.low + (at + ahead - granules.high);
+    return values(place < granules.high ? place : granules.low, next_dim);
+  }
+  const Later later = what_follows(job, Half::Values, base, granules.low, granules.high, at, ahead);
+  fetch_scales<Isa, T>(later, 1);
+  return {share<T, true>(*later.job, later.half, later.position), 64};
 }
 
 // Weighted values of kVectors * 16 dimensions from `dim` on, over all granules.
@@ -193,7 +186,7 @@ template <class Isa, KvCode kCode, int kQueries, int kVectors>
   }
   for (std::size_t at = granules.low; at < granules.high; at += kLanes) {
     const T* values = granule<T, true>(job, base + at).values + dim;
-    AheadOfValues ahead = ahead_of_values<T>(job, base, granules, at, dim, next_dim);
+    AheadOfValues ahead = ahead_of_values<Isa, T>(job, base, granules, at, dim, next_dim);
     const auto* pairs = reinterpret_cast<const std::int32_t*>(weights + at);
     for (std::size_t t = 0; t < kLanes; t += 2) {
       I x[kVectors];

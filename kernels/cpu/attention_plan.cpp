@@ -33,6 +33,13 @@ KvCode code_of(KvDType dtype) {
   return KvCode::F32;
 }
 
+std::size_t first_seen(const AttentionJob& job) {
+  const std::size_t first = job.window != 0 && job.first_position + 1 > job.window
+                                ? job.first_position + 1 - job.window
+                                : 0;
+  return first / kLanes * kLanes;
+}
+
 // Chunks of positions that a slice sees.
 struct ChunkRange {
   std::uint32_t first;
@@ -96,6 +103,7 @@ void AttentionPlan::make(const KvArenaView& arena,
   // Partials are placed last, when their buffer no longer moves.
   float* base = partials_.at_least(partial_floats_);
   for (std::size_t i = 0; i < attend_.size(); ++i) {
+    attend_[i].next = i + threads < attend_.size() ? &attend_[i + threads] : nullptr;
     attend_[i].partials = attend_places_[i] == kNowhere ? nullptr : base + attend_places_[i];
   }
   for (std::size_t i = 0; i < merge_.size(); ++i) {
@@ -126,6 +134,8 @@ void AttentionPlan::add_slice(AttentionJob job,
     for (std::uint32_t chunk = range.first; chunk <= range.last; ++chunk) {
       AttentionJob part = job;
       part.first_chunk = chunk;
+      part.seen_first = std::max(first_seen(job), chunk * kAttentionChunk);
+      part.seen_end = std::min(job.end_position, (chunk + 1) * kAttentionChunk);
       attend_.push_back(part);
       attend_places_.push_back(partial_floats_);
       partial_floats_ += chunk_floats;
@@ -141,6 +151,8 @@ void AttentionPlan::add_slice(AttentionJob job,
     part.rows = static_cast<std::uint32_t>(std::min(most_rows, slice.num_rows - row));
     part.q += row * job.q_stride;
     part.out += row * job.out_stride;
+    part.seen_first = first_seen(part);
+    part.seen_end = part.first_position + part.rows;
     attend_.push_back(part);
     attend_places_.push_back(kNowhere);
   }

@@ -123,7 +123,10 @@ struct AttentionJob {
   std::size_t out_stride;
   std::uint32_t first_position;
   std::uint32_t rows;
-  std::size_t end_position;   // positions that the block table covers and the slice has written
+  std::size_t end_position;  // positions that the block table covers and the slice has written
+  std::size_t seen_first;    // the job's own of those, from a multiple of 16 on
+  std::size_t seen_end;
+  const AttentionJob* next;   // what its thread will probably take then, for fetching; may be null
   std::uint32_t first_chunk;  // attend_chunk: this one
   float* partials;  // attend_chunk: [rows * group][partial_floats] out; merge: [chunks] of those
   std::uint32_t chunks;

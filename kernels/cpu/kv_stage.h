@@ -344,24 +344,64 @@ struct Strip {
   std::size_t end;
 };
 
-// What is read a block after chunk position `at`, in a chunk's order: the keys of [low, high), the
-// values, the next chunk's keys; at the end, again what is at hand.
+// What few queries read some positions later, in their order: a chunk's keys, its values, the next
+// chunk, the next job; at the very end, again what is at hand.
 struct Later {
+  const AttentionJob* job;
   Half half;
   std::size_t position;
 };
-[[maybe_unused]] static inline Later a_block_later(const AttentionJob& job,
-                                                   Half half,
-                                                   std::size_t base,
-                                                   std::size_t low,
-                                                   std::size_t high,
-                                                   std::size_t at) {
-  const std::size_t later = at + job.block_tokens;
-  Later out{later < high ? half : Half::Keys, base + later};
-  if (later >= high && half == Half::Keys) {
-    out = {Half::Values, base + low + at % job.block_tokens};
+// So far ahead that memory answers in time, and no farther than the nearer caches hold.
+template <class T>
+[[gnu::always_inline]] inline std::size_t positions_ahead(const AttentionJob& job) {
+  constexpr std::size_t kBytesAhead = 6 << 10;
+  constexpr std::size_t kLeast = 2 * kLanes;
+  const std::size_t fit = kBytesAhead / (job.head_dim * sizeof(T)) / kLeast * kLeast;
+  return fit > kLeast ? fit : kLeast;
+}
+[[maybe_unused]] static inline Later what_follows(const AttentionJob& job,
+                                                  Half half,
+                                                  std::size_t base,
+                                                  std::size_t low,
+                                                  std::size_t high,
+                                                  std::size_t at,
+                                                  std::size_t ahead) {
+  if (at + ahead < high) {
+    return {&job, half, base + at + ahead};
   }
-  return out.position < job.end_position ? out : Later{half, base + at};
+  std::size_t rest = at + ahead - high;
+  if (half == Half::Keys) {
+    if (rest < high - low) {
+      return {&job, Half::Values, base + low + rest};
+    }
+    rest -= high - low;
+  }
+  const std::size_t next = base + kAttentionChunk;
+  if (next < job.seen_end) {
+    const std::size_t left = job.seen_end - next;
+    const std::size_t count = left < kAttentionChunk ? left : kAttentionChunk;
+    if (rest < 2 * count) {
+      return rest < count ? Later{&job, Half::Keys, next + rest}
+                          : Later{&job, Half::Values, next + rest - count};
+    }
+    rest -= 2 * count;
+  }
+  if (job.next != nullptr && job.next->seen_first + rest < job.next->seen_end) {
+    return {job.next, Half::Keys, job.next->seen_first + rest};
+  }
+  return {&job, half, base + at};
+}
+
+// Fetches the scales of the keys that follow, and of the values that belong to them.
+template <class Isa, class T>
+[[gnu::always_inline]] inline void fetch_scales(const Later& later, std::size_t granules) {
+  if (later.half == Half::Keys) {
+    const Granule<T> at = granule<T, true>(*later.job, later.position);
+    for (std::size_t i = 0; i < granules; ++i) {
+      Isa::prefetch_far(at.key_scales + i * kLanes);
+      Isa::prefetch_far(at.value_scales + i * kLanes);
+    }
+  }
 }
 
 // One strip's keys or values, to the beginning of their place; scales to their places in the chunk.
@@ -374,8 +414,10 @@ void stage_strip_of(
   const std::size_t step = strip_positions(job.head_dim) / 2 * kLanes;
   for (std::size_t at = strip.first; at < strip.end; at += kLanes) {
     const Granule<T> from = granule<T, kScales>(job, base + at);
-    const Later later = a_block_later(job, half, base, strip.low, strip.high, at);
-    const std::byte* ahead = share<T, kScales>(job, later.half, later.position);
+    const Later later =
+        what_follows(job, half, base, strip.low, strip.high, at, positions_ahead<T>(job));
+    const std::byte* ahead = share<T, kScales>(*later.job, later.half, later.position);
+    fetch_scales<Isa, T>(later, 1);
     if (half == Half::Keys) {
       stage_keys<Isa, kCode>(from,
                              job.block_tokens,
