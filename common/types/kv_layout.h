@@ -9,7 +9,8 @@
 // so that blocks with neighbouring ids form one contiguous run in each layer. Types of codes (i16,
 // i8, f8) have a scale for each head and token, float32, keys and values apart, at the block's end:
 //   key scales [kv_head][block_tokens], value scales [kv_head][block_tokens]
-// An element is its code times its token's scale; no other token has a part in it.
+// An element is its code times its token's scale; no other token has a part in it. Rows of i8 are
+// stored spread by a Hadamard matrix (engine/model/decoder.h).
 //
 // Thread: plain values. Failure: `validate` says which number is impossible.
 #pragma once
@@ -28,7 +29,7 @@ namespace baton {
 enum class KvDType : std::uint8_t {
   F16 = 1,
   F32 = 2,
-  I8 = 3,   // whole numbers from -127 to 127
+  I8 = 3,   // whole numbers from -127 to 127, of rows that are spread
   F8 = 4,   // FP8 E4M3: up to 448
   I16 = 5,  // whole numbers from -4095 to 4095: attention multiplies these as they are
 };

@@ -157,14 +157,15 @@ void Decoder::embed(std::span<const TokenId> ids) {
 bool Decoder::attention_block(std::uint32_t layer, Step& step) {
   const LayerSpec& s = spec_.layers[layer];
   const LayerWeights& w = weights_.layers[layer];
-  const kernels::AttentionParams params{.layer = layer,
-                                        .heads = share_.heads.count,
-                                        .kv_heads = share_.kv_heads.count,
-                                        .first_kv_head = share_.kv_heads.first,
-                                        .head_dim = spec_.head_dim,
-                                        .scale = spec_.attention_scale,
-                                        .window = s.window,
-                                        .softcap = spec_.attention_softcap};
+  const kernels::AttentionParams params{
+      .layer = layer,
+      .heads = share_.heads.count,
+      .kv_heads = share_.kv_heads.count,
+      .first_kv_head = share_.kv_heads.first,
+      .head_dim = spec_.head_dim,
+      .scale = is_spread(step) ? spec_.attention_scale * spread_factor() : spec_.attention_scale,
+      .window = s.window,
+      .softcap = spec_.attention_softcap};
   float* const q = q_.data();
   float* const k = k_.data();
   float* const v = v_.data();
@@ -181,6 +182,11 @@ bool Decoder::attention_block(std::uint32_t layer, Step& step) {
     }
     norm_and_turn(q, share_.heads.count, w.q_norm, s, step);
     norm_and_turn(k, share_.kv_heads.count, w.k_norm, s, step);
+    if (is_spread(step)) {
+      backend_.hadamard(q, step.m * share_.heads.count, spec_.head_dim, 1.0F);
+      backend_.hadamard(k, step.m * share_.kv_heads.count, spec_.head_dim, 1.0F);
+      backend_.hadamard(v, step.m * share_.kv_heads.count, spec_.head_dim, 1.0F);
+    }
     backend_.write_kv(step.arena, params, step.slices, k, v, kv_dim());
   }
   publish(layer, step);
@@ -243,6 +249,9 @@ void Decoder::attend(kernels::AttentionParams params, const Step& step) {
     const std::size_t first = std::size_t{piece.first - share_.kv_heads.first} * group;
     backend_.attention(
         step.arena, params, step.slices, q_.data() + first * spec_.head_dim, q_dim(), out);
+    if (is_spread(step)) {
+      backend_.hadamard(out, step.m * params.heads, spec_.head_dim, spread_factor());
+    }
     pieces_.push_back({weights[i].get(), out});
     out += step.m * params.heads * spec_.head_dim;
   }

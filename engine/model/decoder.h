@@ -19,6 +19,7 @@
 #include "engine/model/parts.h"
 #include "engine/parallel/communicator.h"
 #include "engine/runner.h"
+#include "kernels/hadamard.h"
 #include "kernels/ops.h"
 #include "kernels/step.h"
 
@@ -88,6 +89,15 @@ class Decoder {
   void add_to_stream(float* block, std::size_t m, const FloatVector& post_norm);
   void publish(std::uint32_t layer, const Step& step);
   void finish_layer(std::uint32_t layer, const Step& step);
+
+  // Keys and values of eight bits are stored spread over their dimensions by a Hadamard matrix:
+  // rounding then costs a fifth of what it does otherwise (docs/performance/engine.md). Queries
+  // follow, so that scores stay as they are; what attention gives is turned back.
+  static bool is_spread(const Step& step) { return step.arena.layout.dtype == KvDType::I8; }
+  // What the matrix twice makes larger: a power of two, so that nothing is rounded.
+  float spread_factor() const {
+    return 1.0F / static_cast<float>(kernels::hadamard_size(spec_.head_dim));
+  }
 
   std::size_t q_dim() const { return std::size_t{share_.heads.count} * spec_.head_dim; }
   std::size_t kv_dim() const { return std::size_t{share_.kv_heads.count} * spec_.head_dim; }

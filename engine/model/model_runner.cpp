@@ -22,7 +22,7 @@ namespace baton::engine {
 namespace {
 
 // Changes whenever the same file and backend could give other bits than before.
-constexpr std::uint64_t kEngineRevision = 1;
+constexpr std::uint64_t kEngineRevision = 2;
 // Rows of logits held at a time: a row may be a megabyte.
 constexpr std::size_t kHeadRows = 32;
 

@@ -36,6 +36,7 @@ constexpr std::uint64_t kKernelRevision = 2;
 constexpr std::size_t kMinNorm = 16384;
 constexpr std::size_t kMinGated = 4096;
 constexpr std::size_t kMinRope = 8192;
+constexpr std::size_t kMinHadamard = 8192;
 constexpr std::size_t kMinAdd = 65536;
 constexpr std::size_t kMinRoute = 512;
 constexpr std::size_t kMinQuantise = 8192;
@@ -146,6 +147,12 @@ class CpuBackend final : public Backend {
              table.cosines.data() + at * half,
              table.sines.data() + at * half,
              half);
+    });
+  }
+
+  void hadamard(float* x, std::size_t rows, std::size_t dim, float factor) override {
+    for_row_ranges(rows, rows * dim >= kMinHadamard, [&](std::size_t first, std::size_t count) {
+      kernels_.hadamard(x + first * dim, count, dim, factor);
     });
   }
 

@@ -207,6 +207,7 @@ struct KernelTable {
                       const float* c,
                       const float* s,
                       std::size_t half);
+  void (*hadamard)(float* x, std::size_t rows, std::size_t dim, float factor);
   void (*silu_mul)(const float* gate, const float* up, std::size_t n, float* out);
   void (*gelu_mul)(const float* gate, const float* up, std::size_t n, float* out);
   void (*add)(float* x, const float* y, std::size_t n);

@@ -53,6 +53,7 @@ constexpr KernelTable make_table() {
   table.rms_norm = rms_norm<Isa>;
   table.rope_interleaved = rope_interleaved<Isa>;
   table.rope_halves = rope_halves<Isa>;
+  table.hadamard = hadamard<Isa>;
   table.silu_mul = gated<Isa, SiluOp<Isa>>;
   table.gelu_mul = gated<Isa, GeluOp<Isa>>;
   table.add = add_rows<Isa>;

@@ -7,6 +7,7 @@
 #include <xmmintrin.h>
 
 #include "kernels/cpu/kernel_table.h"
+#include "kernels/hadamard.h"
 
 namespace baton::kernels::cpu {
 namespace {
@@ -134,6 +135,59 @@ void rope_interleaved(float* x,
         Isa::store_n(x + 2 * i + kLanes, high, second);
       }
     }
+  }
+}
+
+// Each stage adds neighbours and lays sums before differences (Pease 1968): the additions of
+// `hadamard_row` without steps inside of a vector.
+template <class Isa, int kVectors>
+[[gnu::always_inline]] inline void hadamard_block(float* x, float factor) {
+  using F = typename Isa::F;
+  F now[kVectors];
+#pragma GCC unroll 16
+  for (int v = 0; v < kVectors; ++v) {
+    now[v] = Isa::load(x + v * kLanes);
+  }
+  for (std::size_t half = 1; half < kVectors * kLanes; half *= 2) {
+    F next[kVectors];
+#pragma GCC unroll 8
+    for (int v = 0; v < kVectors / 2; ++v) {
+      F a;
+      F b;
+      Isa::split_pairs(now[2 * v], now[2 * v + 1], a, b);
+      next[v] = Isa::add(a, b);
+      next[v + kVectors / 2] = Isa::sub(a, b);
+    }
+#pragma GCC unroll 16
+    for (int v = 0; v < kVectors; ++v) {
+      now[v] = next[v];
+    }
+  }
+#pragma GCC unroll 16
+  for (int v = 0; v < kVectors; ++v) {
+    Isa::store(x + v * kLanes, Isa::mul(now[v], Isa::set1(factor)));
+  }
+}
+
+template <class Isa>
+void hadamard(float* x, std::size_t rows, std::size_t dim, float factor) {
+  const std::size_t size = hadamard_size(dim);
+  const auto blocks = [&](auto block) {
+    for (std::size_t at = 0; at < rows * dim; at += size) {
+      block(x + at);
+    }
+  };
+  switch (size) {
+    case 2 * kLanes:
+      return blocks([&](float* at) { hadamard_block<Isa, 2>(at, factor); });
+    case 4 * kLanes:
+      return blocks([&](float* at) { hadamard_block<Isa, 4>(at, factor); });
+    case 8 * kLanes:
+      return blocks([&](float* at) { hadamard_block<Isa, 8>(at, factor); });
+    case 16 * kLanes:
+      return blocks([&](float* at) { hadamard_block<Isa, 16>(at, factor); });
+    default:
+      return blocks([&](float* at) { hadamard_row(at, size, factor); });
   }
 }
 

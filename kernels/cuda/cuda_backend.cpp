@@ -23,6 +23,7 @@
 #include "kernels/cuda/step_image.h"
 #include "kernels/cuda/step_recorder.h"
 #include "kernels/gguf_blocks.h"
+#include "kernels/hadamard.h"
 
 namespace baton::kernels::cuda {
 namespace {
@@ -168,6 +169,13 @@ class CudaBackend final : public Backend {
                  .head_dim = u32(head_dim),
                  .half_dim = u32(table.half_dim),
                  .interleaved = style == RopeStyle::Interleaved});
+  }
+  void hadamard(float* x, std::size_t rows, std::size_t dim, float factor) override {
+    const std::size_t size = hadamard_size(dim);
+    BATON_CHECK(size <= kMostHadamard, "heads too large for the Hadamard matrix");
+    if (rows > 0) {
+      launch_hadamard(stream(), {x, u32(rows * dim / size), u32(size), factor});
+    }
   }
   void silu_mul(const float* gate,
                 const float* up,

@@ -3,6 +3,7 @@
 // Thread: plain values. Failure: none.
 #pragma once
 
+#include "kernels/cuda/hadamard.h"
 #include "kernels/cuda/keep_rows.h"
 #include "kernels/cuda/kv_write.h"
 #include "kernels/cuda/pointwise.h"

@@ -42,6 +42,10 @@ void launch_rope(Stream stream, const RopeArgs& args) {
   });
 }
 
+void launch_hadamard(Stream stream, const HadamardArgs& args) {
+  launch(stream, hadamard, hadamard_shape(args), args);
+}
+
 void launch_silu_mul(Stream stream, std::size_t rows, const GatedArgs& args) {
   launch_gated(stream, silu_mul, rows, args);
 }

@@ -14,6 +14,7 @@ namespace baton::kernels::cuda {
 
 void launch_rms_norm(Stream stream, const RmsNormArgs& args);
 void launch_rope(Stream stream, const RopeArgs& args);
+void launch_hadamard(Stream stream, const HadamardArgs& args);
 void launch_silu_mul(Stream stream, std::size_t rows, const GatedArgs& args);
 void launch_gelu_mul(Stream stream, std::size_t rows, const GatedArgs& args);
 void launch_add(Stream stream, std::size_t rows, const AddArgs& args);

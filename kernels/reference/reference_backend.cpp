@@ -9,6 +9,7 @@
 
 #include "common/base/check.h"
 #include "kernels/gguf_blocks.h"
+#include "kernels/hadamard.h"
 #include "kernels/ops.h"
 #include "kernels/reference/reference_attention.h"
 
@@ -184,6 +185,12 @@ class ReferenceBackend final : public Backend {
           head[i * step + partner] = static_cast<float>(a * sines[i] + b * cosines[i]);
         }
       }
+    }
+  }
+
+  void hadamard(float* x, std::size_t rows, std::size_t dim, float factor) override {
+    for (std::size_t r = 0; r < rows; ++r) {
+      hadamard_row(x + r * dim, dim, factor);
     }
   }
 

@@ -3,9 +3,13 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <array>
+#include <bit>
 #include <cmath>
 #include <functional>
 
+#include "kernels/hadamard.h"
+#include "kernels/kv_codes.h"
 #include "tests/unit/kernels/kernel_fixtures.h"
 
 namespace baton::kernels {
@@ -88,6 +92,66 @@ TEST(RowOps, RmsNorm) {
           return out;
         });
   }
+}
+
+TEST(RowOps, Hadamard) {
+  std::mt19937 rng(13);
+  for (const std::size_t dim : {1, 2, 16, 24, 32, 48, 64, 80, 96, 128, 192, 256, 512}) {
+    const std::size_t size = hadamard_size(dim);
+    const std::size_t rows = 40;
+    const std::vector<float> x = random_floats(rows * dim, rng);
+    const float factor = 0.25F;
+    std::vector<double> want;
+    for (std::size_t at = 0; at < x.size(); ++at) {
+      // Element (i, j) is -1 where i and j have an odd number of ones in common.
+      const std::size_t block = at / size * size;
+      double sum = 0;
+      for (std::size_t j = 0; j < size; ++j) {
+        sum += std::popcount((at - block) & j) % 2 == 0 ? x[block + j] : -x[block + j];
+      }
+      want.push_back(sum * factor);
+    }
+    expect_invariant(fmt::format("hadamard {}", dim),
+                     rows,
+                     dim,
+                     1e-4,
+                     want,
+                     [&](Backend& backend, std::size_t first, std::size_t count) {
+                       std::vector<float> out(
+                           x.begin() + static_cast<std::ptrdiff_t>(first * dim),
+                           x.begin() + static_cast<std::ptrdiff_t>((first + count) * dim));
+                       backend.hadamard(out.data(), count, dim, factor);
+                       return out;
+                     });
+  }
+}
+
+// What the matrix is for: a row with one large number, rounded to codes of eight bits, loses less.
+TEST(RowOps, HadamardSpreadsWhatOneNumberHolds) {
+  std::mt19937 rng(14);
+  constexpr std::size_t kDim = 64;
+  std::vector<float> x = random_floats(kDim, rng);
+  x[17] = 60.0F;
+  const auto error = [&](bool spread) {
+    std::vector<float> row = x;
+    if (spread) {
+      hadamard_row(row.data(), kDim, 1.0F);
+    }
+    std::array<std::int8_t, kDim> codes;
+    const float scale = to_int8(row.data(), kDim, codes.data());
+    for (std::size_t i = 0; i < kDim; ++i) {
+      row[i] = static_cast<float>(codes[i]) * scale;
+    }
+    if (spread) {
+      hadamard_row(row.data(), kDim, 1.0F / kDim);
+    }
+    double sum = 0;
+    for (std::size_t i = 0; i < kDim; ++i) {
+      sum += std::pow(static_cast<double>(row[i]) - x[i], 2);
+    }
+    return sum;
+  };
+  EXPECT_LT(error(true) * 10, error(false));
 }
 
 TEST(RowOps, Rope) {

@@ -5,6 +5,7 @@
 #include <random>
 #include <span>
 
+#include "kernels/cuda/hadamard.h"
 #include "kernels/cuda/pointwise.h"
 #include "kernels/cuda/rms_norm.h"
 #include "kernels/cuda/rope.h"
@@ -90,6 +91,26 @@ TEST(CudaRows, RopeOfBothStyles) {
                     return out;
                   });
     }
+  }
+}
+
+TEST(CudaRows, Hadamard) {
+  std::mt19937 rng(34);
+  for (const std::uint32_t size : {1U, 16U, 64U, 256U}) {
+    const std::vector<float> x = random_floats(kRows * size, rng, 3.0F);
+    std::vector<float> want = x;
+    oracle()->hadamard(want.data(), kRows, size, 0.5F);
+    expect_rows(
+        fmt::format("hadamard {}", size),
+        want,
+        0,  // the same bits
+        [&](std::size_t first, std::size_t count, ThreadOrder order) {
+          std::vector<float> out(count * size);
+          std::copy_n(x.data() + first * size, out.size(), out.data());
+          const HadamardArgs args{out.data(), static_cast<std::uint32_t>(count), size, 0.5F};
+          launch(hadamard, hadamard_shape(args), args, order);
+          return out;
+        });
   }
 }
 
