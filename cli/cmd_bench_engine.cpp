@@ -85,6 +85,7 @@ void add_turn(CLI::App& group, Action& chosen) {
   command->add_option("model", arguments->options.model)->required();
   command->add_option("--threads", arguments->options.threads);
   command->add_option("--packed-cache", arguments->options.packed_cache);
+  command->add_option("--float-path", arguments->options.float_path);
   command->add_option("--work", arguments->work, "prefill:TOKENS or decode:TOKENS:BATCH:CONTEXT")
       ->required();
   command->callback(
@@ -105,6 +106,10 @@ void add_bench_engine(CLI::App& group, Action& chosen) {
   command->add_option("--only", arguments->only, "Parts to measure; all when left out")
       ->check(CLI::IsMember({"prefill", "decode", "long", "load"}))
       ->delimiter(',');
+  command
+      ->add_option("--float-path", options.float_path, "Our arithmetic of BF16 weights")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"exact", "amx_bf16", "avx512_bf16"}));
   command->add_option("--threads", options.threads, "Thread counts")
       ->capture_default_str()
       ->delimiter(',');

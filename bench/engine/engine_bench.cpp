@@ -232,7 +232,9 @@ class Bench {
                                      "--threads",
                                      std::to_string(part.threads),
                                      "--packed-cache",
-                                     packed};
+                                     packed,
+                                     "--float-path",
+                                     options_.float_path};
     for (const EngineWork& work : part.work) {
       command.insert(command.end(), {"--work", work.to_string()});
     }
@@ -359,6 +361,7 @@ class Bench {
 
   EngineBenchReport finish() const {
     EngineBenchReport report;
+    report.float_path = options_.float_path;
     for (const unsigned threads : options_.threads) {
       report.roofs.push_back(roofs_of(threads));
     }

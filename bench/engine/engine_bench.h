@@ -32,6 +32,7 @@ struct EngineBenchOptions {
   std::string run_folder;  // for packed weights of this run; made and removed
   EngineBenchParts parts;
   std::vector<unsigned> threads{1, 2};
+  std::string float_path = "exact";  // of our turns
   std::vector<unsigned> prefill_tokens{512, 2048};
   unsigned generate_tokens = 512;           // one stream, from an empty context
   std::vector<unsigned> batches{4, 8, 16};  // on the most threads
@@ -76,6 +77,7 @@ struct EngineLoadRow {
 };
 
 struct EngineBenchReport {
+  std::string float_path = "exact";
   std::vector<Roofs> roofs;  // one a thread count
   std::vector<EngineBenchRow> rows;
   std::vector<EngineLoadRow> loads;

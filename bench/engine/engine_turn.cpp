@@ -125,6 +125,7 @@ Result<EngineTurn> run_engine_turn(const EngineTurnOptions& options) {
   BATON_ASSIGN(auto model,
                LoadedModel::load({.model = options.model,
                                   .threads = options.threads,
+                                  .float_path = options.float_path,
                                   .step_tokens = kEngineStepTokens,
                                   .sequences = sequences,
                                   .tokens = tokens,

@@ -34,6 +34,7 @@ struct EngineTurnOptions {
   unsigned threads = 1;
   std::vector<EngineWork> work;
   std::string packed_cache;  // folder; empty: weights are packed in memory
+  std::string float_path = "exact";
 };
 
 // What a turn says of the model and of each work. Bytes and products are what one step costs at
