@@ -106,8 +106,7 @@ void add_bench_engine(CLI::App& group, Action& chosen) {
   command->add_option("--only", arguments->only, "Parts to measure; all when left out")
       ->check(CLI::IsMember({"prefill", "decode", "long", "load"}))
       ->delimiter(',');
-  command
-      ->add_option("--float-path", options.float_path, "Our arithmetic of BF16 weights")
+  command->add_option("--float-path", options.float_path, "Our arithmetic of BF16 weights")
       ->capture_default_str()
       ->check(CLI::IsMember({"exact", "amx_bf16", "avx512_bf16"}));
   command->add_option("--threads", options.threads, "Thread counts")
@@ -132,9 +131,10 @@ void add_bench_engine(CLI::App& group, Action& chosen) {
   command->footer(
       "Ours and the peer's take turns, each in a process of its own; the peer counts with or\n"
       "without flash attention, whichever is better. \"of peak\" is the share of the int8 peak\n"
-      "(quantised weights) or the f32 FMA peak (float weights), \"of mem\" of the memory's read\n"
-      "rate; both peaks are measured in the same run. A model of 135M takes about ten minutes\n"
-      "with the peer.\n"
+      "(quantised weights), of the f32 FMA peak (float weights) or of the BF16 dot product's\n"
+      "(BF16 weights by avx512_bf16), \"of mem\" of the memory's read rate; the peaks are "
+      "measured\n"
+      "in the same run. A model of 135M takes about ten minutes with the peer.\n"
       "Examples:\n"
       "  baton bench engine --json\n"
       "  tools/peers/llama_cpp && baton bench engine --peer auto --markdown\n"

@@ -56,9 +56,11 @@ struct EngineBenchRow {
   double ratio = 0;                   // ours / peer; 0: no peer
   bool peer_flash_attention = false;  // its better setting
   // Shares of this machine's roofs, measured in the same run: the products through the layers over
-  // the peak of 8-bit dot products (of fused multiply-adds for float weights), and the bytes of
-  // weights, keys and values a step reads over the memory's rate. Above 1 when caches helped.
+  // the peak of 8-bit dot products (for float weights of fused multiply-adds, or of BF16 dot
+  // products where those multiply them), and the bytes of weights, keys and values a step reads
+  // over the memory's rate. Above 1 when caches helped.
   bool is_float = false;
+  bool is_bfloat = false;  // and multiplied by BF16 dot products
   double peak_share = 0;
   double memory_share = 0;
   double attention_memory_share = 0;  // long contexts: keys and values over the time they cost

@@ -43,6 +43,7 @@ struct EngineTurn {
   std::vector<double> tokens_per_s;  // one a work, all sequences together
   double load_seconds = 0;           // from the file's opening to a runner that can run
   bool has_float_weights = false;    // F32, F16, BF16: multiplied as floats
+  bool has_bfloat_weights = false;   // BF16
   std::size_t step_weight_bytes = 0;
   std::size_t kv_bytes_per_token = 0;
   std::uint64_t row_products = 0;

@@ -172,7 +172,8 @@ void visit_engine(EngineSection& s, ConfigVisitor& v, std::string_view help) {
   v.text("float_path",
          s.float_path,
          one_of({"exact", "amx_bf16", "avx512_bf16"}),
-         "Arithmetic of BF16 weights. The others: faster, other bits; all nodes must have them.");
+         "Arithmetic of BF16 weights. The others: faster prefill by AMX-BF16 or AVX512-BF16, other "
+         "bits; the same on all nodes.");
   v.number("tensor_parallel",
            s.tensor_parallel,
            1,

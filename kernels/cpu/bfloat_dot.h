@@ -12,8 +12,8 @@ struct BfloatDot {
   [[gnu::always_inline]] static inline __m512i round(__m512 low, __m512 high) {
     return __builtin_bit_cast(__m512i, _mm512_cvtne2ps_pbh(high, low));
   }
-  // sum + a.odd * b.odd + a.even * b.even as VDPBF16PS adds them. Written out so that a sum stays in
-  // its register: GCC copies it, and runs out of them.
+  // sum + a.odd * b.odd + a.even * b.even as VDPBF16PS adds them. Written out so that a sum stays
+  // in its register: GCC copies it, and runs out of them.
   [[gnu::always_inline]] static inline __m512 dot(__m512 sum, __m512i a, __m512i b) {
     __asm__("vdpbf16ps %2, %1, %0" : "+v"(sum) : "v"(a), "v"(b));
     return sum;

@@ -1,8 +1,8 @@
-// BF16 weights times activations rounded to BF16, by VDPBF16PS: engine.float_path avx512_bf16. Other
-// bits than float_matmul.h's and amx_bfloat.h's, so a numerics family of its own. Packed panels hold
-// [K / 2][32 output features][2]. An output is one chain over pairs of K, ascending; a pair is what
-// the instruction makes of it, by its definition fma of the odd elements, then of the even ones,
-// denormals being zeros, in and out. A row's bits depend on nothing else.
+// BF16 weights times activations rounded to BF16, by VDPBF16PS: engine.float_path avx512_bf16.
+// Other bits than float_matmul.h's and amx_bfloat.h's, so a numerics family of its own. Packed
+// panels hold [K / 2][32 output features][2]. An output is one chain over pairs of K, ascending; a
+// pair is what the instruction makes of it, by its definition fma of the odd elements, then of the
+// even ones, denormals being zeros, in and out. A row's bits depend on nothing else.
 //
 // Only AVX512-BF16 translation units include this. Thread: pure. Failure: none.
 #pragma once
@@ -74,8 +74,8 @@ void round_pairs(const QuantiseJob& job) {
       }
       __m512i words[16];
       for (std::size_t r = 0; r < 16; ++r) {
-        words[r] = r < rows ? pairs_at<Isa, Dot>(x + r * job.cols + 2 * p, left)
-                            : _mm512_setzero_si512();
+        words[r] =
+            r < rows ? pairs_at<Isa, Dot>(x + r * job.cols + 2 * p, left) : _mm512_setzero_si512();
       }
       transpose_words(words);
       for (std::size_t i = 0; i < count; ++i) {

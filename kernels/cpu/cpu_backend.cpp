@@ -369,9 +369,9 @@ class CpuBackend final : public Backend {
     }
   };
   Activations* activations_of(DType dtype) {
-    return is_quantised(dtype)                                     ? &codes_
+    return is_quantised(dtype)                                   ? &codes_
            : dtype == DType::BF16 && kernels_.pair_row_tile != 0 ? &pairs_
-                                                                  : nullptr;
+                                                                 : nullptr;
   }
   void run_job(MatmulJob job, unsigned thread, std::size_t copy = 0) {
     const Activations* activations = activations_of(job.dtype);
