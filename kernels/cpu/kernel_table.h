@@ -244,8 +244,8 @@ struct KernelTable {
 const KernelTable* scalar_kernels();
 const KernelTable* avx2_kernels();
 const KernelTable* avx512_kernels();
-const KernelTable* amx_kernels();       // the process must have asked for tiles: permit_tiles
-const KernelTable* amx_bf16_kernels();  // the same, and BF16 weights by TDPBF16PS
+const KernelTable* amx_kernels();          // the process must have asked for tiles: permit_tiles
+const KernelTable* amx_bf16_kernels();     // the same, and BF16 weights by TDPBF16PS
 const KernelTable* avx512_bf16_kernels();  // as avx512_kernels, but BF16 weights by VDPBF16PS
 
 }  // namespace baton::kernels::cpu

@@ -113,11 +113,8 @@ ScaleMin read_scale(DType type,
 
 }  // namespace
 
-CpuMatrix::CpuMatrix(DType dtype,
-                     std::size_t rows,
-                     std::size_t cols,
-                     std::shared_ptr<std::byte> memory,
-                     bool pairs)
+CpuMatrix::CpuMatrix(
+    DType dtype, std::size_t rows, std::size_t cols, std::shared_ptr<std::byte> memory, bool pairs)
     : dtype_(dtype),
       rows_(rows),
       cols_(cols),
@@ -240,8 +237,7 @@ void CpuMatrix::read_row(std::size_t row, float scale, float* out) const {
       const std::size_t at =
           pairs_ ? (k / 2 * kPanelRows + lane) * 2 + k % 2 : k * kPanelRows + lane;
       float value;
-      dequantise_row(
-          dtype_, reinterpret_cast<const std::byte*>(panel + at * element), 1, &value);
+      dequantise_row(dtype_, reinterpret_cast<const std::byte*>(panel + at * element), 1, &value);
       out[k] = value * scale;
     }
     return;
