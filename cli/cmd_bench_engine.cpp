@@ -100,6 +100,7 @@ void add_turn(CLI::App& group, Action& chosen) {
   command->add_option("--threads", arguments->options.threads);
   command->add_option("--packed-cache", arguments->options.packed_cache);
   add_kv_dtype(*command, arguments->kv_dtype, "Type of keys and values");
+  command->add_option("--float-path", arguments->options.float_path);
   command->add_option("--work", arguments->work, "prefill:TOKENS or decode:TOKENS:BATCH:CONTEXT")
       ->required();
   command->callback(
@@ -120,6 +121,9 @@ void add_bench_engine(CLI::App& group, Action& chosen) {
   command->add_option("--only", arguments->only, "Parts to measure; all when left out")
       ->check(CLI::IsMember({"prefill", "decode", "long", "load"}))
       ->delimiter(',');
+  command->add_option("--float-path", options.float_path, "Our arithmetic of BF16 weights")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"exact", "amx_bf16", "avx512_bf16"}));
   command->add_option("--threads", options.threads, "Thread counts")
       ->capture_default_str()
       ->delimiter(',');
@@ -146,10 +150,10 @@ void add_bench_engine(CLI::App& group, Action& chosen) {
   command->footer(
       "Ours and the peer's take turns, each in a process of its own; the peer counts with or\n"
       "without flash attention, and for several --kv-dtype with Q8_0 ones, whichever is best.\n"
-      "\"of peak\" is the share of the int8 peak\n"
-      "(quantised weights) or the f32 FMA peak (float weights), \"of mem\" of the memory's read\n"
-      "rate; both peaks are measured in the same run. A model of 135M takes about ten minutes\n"
-      "with the peer.\n"
+      "\"of peak\" is the share of the int8 peak (quantised weights), of the f32 FMA peak (float\n"
+      "weights) or of the BF16 dot product's (BF16 weights by avx512_bf16), \"of mem\" of the\n"
+      "memory's read rate; the peaks are measured in the same run. A model of 135M takes about ten\n"
+      "minutes with the peer.\n"
       "Examples:\n"
       "  baton bench engine --json\n"
       "  tools/peers/llama_cpp && baton bench engine --peer auto --markdown\n"

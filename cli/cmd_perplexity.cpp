@@ -91,6 +91,9 @@ void add_perplexity(CLI::App& app, Action& chosen) {
       ->capture_default_str();
   command->add_option("--threads", arguments->options.threads, "Threads; 0: all cores")
       ->capture_default_str();
+  command->add_option("--float-path", arguments->options.float_path, "Arithmetic of BF16 weights")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"exact", "amx_bf16", "avx512_bf16"}));
   command->add_option("--backend", arguments->options.backend, "cpu, cuda or reference")
       ->capture_default_str();
   command

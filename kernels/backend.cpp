@@ -9,6 +9,16 @@
 
 namespace baton::kernels {
 
+std::optional<FloatPath> float_path_named(std::string_view name) {
+  if (name == "exact") {
+    return FloatPath::Exact;
+  }
+  if (name == "amx_bf16") {
+    return FloatPath::AmxBf16;
+  }
+  return name == "avx512_bf16" ? std::optional(FloatPath::Avx512Bf16) : std::nullopt;
+}
+
 std::shared_ptr<float> Backend::allocate(std::size_t count) {
   constexpr std::size_t kAlignment = 64;
   const std::size_t bytes = (count * sizeof(float) + kAlignment - 1) / kAlignment * kAlignment;

@@ -21,6 +21,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -295,9 +296,11 @@ std::unique_ptr<Backend> make_reference_backend();
 
 enum class CpuIsa : std::uint8_t { Auto, Scalar, Avx2, Avx512, Amx };
 
-// How BF16 weights are multiplied. AmxBf16 rounds activations to BF16 too and is another numerics
-// family.
-enum class FloatPath : std::uint8_t { Exact, AmxBf16 };
+// How BF16 weights are multiplied. AmxBf16 and Avx512Bf16 round activations to BF16 too; each is a
+// numerics family of its own.
+enum class FloatPath : std::uint8_t { Exact, AmxBf16, Avx512Bf16 };
+// By its name in a configuration; empty: no such name.
+std::optional<FloatPath> float_path_named(std::string_view name);
 
 struct CpuOptions {
   unsigned threads = 0;  // 0: all cores the process may use

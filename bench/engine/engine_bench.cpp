@@ -251,7 +251,9 @@ class Bench {
                                      "--kv-dtype",
                                      std::string(baton::to_string(part.kv_dtype)),
                                      "--packed-cache",
-                                     packed};
+                                     packed,
+                                     "--float-path",
+                                     options_.float_path};
     for (const EngineWork& work : part.work) {
       command.insert(command.end(), {"--work", work.to_string()});
     }
@@ -380,11 +382,13 @@ class Bench {
     out.read_bytes_per_s = middle(&Roofs::read_bytes_per_s);
     out.int8_ops_per_s = middle(&Roofs::int8_ops_per_s);
     out.f32_flops_per_s = middle(&Roofs::f32_flops_per_s);
+    out.bf16_flops_per_s = middle(&Roofs::bf16_flops_per_s);
     return out;
   }
 
   EngineBenchReport finish() const {
     EngineBenchReport report;
+    report.float_path = options_.float_path;
     for (const unsigned threads : options_.threads) {
       report.roofs.push_back(roofs_of(threads));
     }
@@ -420,7 +424,10 @@ class Bench {
       out.peer_setting = to_string(asked.attention.value_or(Peer::Attention::Plain));
     }
     out.is_float = model.has_float_weights;
-    const double peak = out.is_float ? roofs.f32_flops_per_s : roofs.int8_ops_per_s;
+    out.is_bfloat = model.has_bfloat_weights && options_.float_path == "avx512_bf16";
+    const double peak = out.is_bfloat  ? roofs.bf16_flops_per_s
+                        : out.is_float ? roofs.f32_flops_per_s
+                                       : roofs.int8_ops_per_s;
     const double products = static_cast<double>(model.row_products) +
                             (work.is_prefill ? 0.0 : static_cast<double>(model.head_products));
     out.peak_share = peak > 0 ? 2 * products * out.tokens_per_s / peak : 0;

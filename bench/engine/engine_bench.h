@@ -33,6 +33,7 @@ struct EngineBenchOptions {
   std::string run_folder;  // for packed weights of this run; made and removed
   EngineBenchParts parts;
   std::vector<unsigned> threads{1, 2};
+  std::string float_path = "exact";  // of our turns
   std::vector<unsigned> prefill_tokens{512, 2048};
   unsigned generate_tokens = 512;           // one stream, from an empty context
   std::vector<unsigned> batches{4, 8, 16};  // on the most threads
@@ -59,9 +60,11 @@ struct EngineBenchRow {
   double ratio = 0;                 // ours / peer; 0: no peer
   std::string peer_setting;         // its best one: "", "fa" or "fa q8_0"
   // Shares of this machine's roofs, measured in the same run: the products through the layers over
-  // the peak of 8-bit dot products (of fused multiply-adds for float weights), and the bytes of
-  // weights, keys and values a step reads over the memory's rate. Above 1 when caches helped.
+  // the peak of 8-bit dot products (for float weights of fused multiply-adds, or of BF16 dot
+  // products where those multiply them), and the bytes of weights, keys and values a step reads
+  // over the memory's rate. Above 1 when caches helped.
   bool is_float = false;
+  bool is_bfloat = false;  // and multiplied by BF16 dot products
   double peak_share = 0;
   double memory_share = 0;
   double attention_memory_share = 0;  // long contexts: keys and values over the time they cost
@@ -80,6 +83,7 @@ struct EngineLoadRow {
 };
 
 struct EngineBenchReport {
+  std::string float_path = "exact";
   std::vector<Roofs> roofs;  // one a thread count
   std::vector<EngineBenchRow> rows;
   std::vector<EngineLoadRow> loads;

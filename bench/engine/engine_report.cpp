@@ -34,9 +34,12 @@ std::string share(double value) {
   return value > 0 ? fmt::format("{:.2f}", value) : "-";
 }
 std::string peak(const EngineBenchRow& row) {
-  return row.peak_share > 0
-             ? fmt::format("{:.2f} {}", row.peak_share, row.is_float ? "FMA" : "int8")
-             : "-";
+  return row.peak_share > 0 ? fmt::format("{:.2f} {}",
+                                          row.peak_share,
+                                          row.is_bfloat  ? "BF16"
+                                          : row.is_float ? "FMA"
+                                                         : "int8")
+                            : "-";
 }
 std::string peer_rate(const EngineBenchRow& row) {
   return row.peer_tokens_per_s > 0 ? fmt::format("{:.1f}{}{}",
@@ -56,15 +59,21 @@ std::string mebibytes(std::size_t bytes) {
 }
 std::string roof_lines(const EngineBenchReport& report) {
   std::string out;
+  if (report.float_path != "exact") {
+    out += fmt::format("float path of ours: {}\n", report.float_path);
+  }
   for (const Roofs& roofs : report.roofs) {
-    out +=
-        fmt::format("{} thread{}: {:.1f} GB/s read, {:.0f} Gop/s 8-bit ({}), {:.0f} GFLOP/s f32\n",
-                    roofs.threads,
-                    roofs.threads == 1 ? "" : "s",
-                    roofs.read_bytes_per_s * 1e-9,
-                    roofs.int8_ops_per_s * 1e-9,
-                    roofs.int8_instruction,
-                    roofs.f32_flops_per_s * 1e-9);
+    out += fmt::format("{} thread{}: {:.1f} GB/s read, {:.0f} Gop/s 8-bit ({}), {:.0f} GFLOP/s f32",
+                       roofs.threads,
+                       roofs.threads == 1 ? "" : "s",
+                       roofs.read_bytes_per_s * 1e-9,
+                       roofs.int8_ops_per_s * 1e-9,
+                       roofs.int8_instruction,
+                       roofs.f32_flops_per_s * 1e-9);
+    if (roofs.bf16_flops_per_s > 0) {
+      out += fmt::format(", {:.0f} GFLOP/s BF16", roofs.bf16_flops_per_s * 1e-9);
+    }
+    out += '\n';
   }
   return out;
 }
@@ -98,7 +107,7 @@ std::string line(const EngineLoadRow& row, const Write& write) {
 }  // namespace
 
 std::string to_json(const EngineBenchReport& report) {
-  std::string out = "{\"roofs\": [";
+  std::string out = fmt::format("{{\"float_path\": {}, \"roofs\": [", json_text(report.float_path));
   const auto comma = [&out] {
     if (out.back() != '[') {
       out += ", ";
@@ -108,11 +117,12 @@ std::string to_json(const EngineBenchReport& report) {
     comma();
     out += fmt::format(
         "{{\"threads\": {}, \"read_gb_s\": {:.3f}, \"int8_gop_s\": {:.1f}, \"f32_gflop_s\": "
-        "{:.1f}}}",
+        "{:.1f}, \"bf16_gflop_s\": {:.1f}}}",
         roofs.threads,
         roofs.read_bytes_per_s * 1e-9,
         roofs.int8_ops_per_s * 1e-9,
-        roofs.f32_flops_per_s * 1e-9);
+        roofs.f32_flops_per_s * 1e-9,
+        roofs.bf16_flops_per_s * 1e-9);
   }
   out += "], \"rows\": [";
   for (const EngineBenchRow& row : report.rows) {

@@ -8,6 +8,7 @@
 #include <charconv>
 #include <chrono>
 #include <cstring>
+#include <optional>
 
 #include "bench/engine/loaded_model.h"
 #include "bench/stopwatch.h"
@@ -66,13 +67,14 @@ double measure_decode(LoadedModel& model, const EngineWork& work) {
   return static_cast<double>(work.batch) * work.tokens / seconds_since(start);
 }
 
-bool has_float_weights(const engine::ModelFile& file) {
+// Of most weights; empty: not known.
+std::optional<kernels::DType> weight_dtype(const engine::ModelFile& file) {
   for (const char* name : {"blk.0.ffn_gate.weight", "blk.0.ffn_up.weight", "output.weight"}) {
     if (const auto weight = file.tensor(name)) {
-      return kernels::info(weight->dtype).block_elements == 1;
+      return weight->dtype;
     }
   }
-  return false;
+  return std::nullopt;
 }
 
 }  // namespace
@@ -125,6 +127,7 @@ Result<EngineTurn> run_engine_turn(const EngineTurnOptions& options) {
   BATON_ASSIGN(auto model,
                LoadedModel::load({.model = options.model,
                                   .threads = options.threads,
+                                  .float_path = options.float_path,
                                   .step_tokens = kEngineStepTokens,
                                   .sequences = sequences,
                                   .tokens = tokens,
@@ -133,7 +136,9 @@ Result<EngineTurn> run_engine_turn(const EngineTurnOptions& options) {
   const engine::ModelInfo& info = model.runner().info();
   EngineTurn turn;
   turn.load_seconds = seconds_since(start);
-  turn.has_float_weights = has_float_weights(model.file());
+  const auto dtype = weight_dtype(model.file());
+  turn.has_float_weights = dtype && kernels::info(*dtype).block_elements == 1;
+  turn.has_bfloat_weights = dtype == kernels::DType::BF16;
   turn.step_weight_bytes = info.step_weight_bytes;
   turn.kv_bytes_per_token = info.layout.block_bytes_all_layers() / info.layout.block_tokens;
   turn.row_products = info.row_products;
@@ -152,11 +157,13 @@ Result<EngineTurn> run_engine_turn(const EngineTurnOptions& options) {
 std::string EngineTurn::to_json() const {
   return fmt::format(
       "{{\"tokens_per_s\": [{:.3f}], \"load_seconds\": {:.4f}, \"float_weights\": {}, "
-      "\"step_weight_bytes\": {}, \"kv_bytes_per_token\": {}, \"row_products\": {}, "
+      "\"bfloat_weights\": {}, \"step_weight_bytes\": {}, \"kv_bytes_per_token\": {}, "
+      "\"row_products\": {}, "
       "\"head_products\": {}}}",
       fmt::join(tokens_per_s, ", "),
       load_seconds,
       has_float_weights,
+      has_bfloat_weights,
       step_weight_bytes,
       kv_bytes_per_token,
       row_products,
@@ -174,6 +181,7 @@ Result<EngineTurn> EngineTurn::parse(std::string_view json) {
       object["tokens_per_s"].get(figures) != simdjson::SUCCESS ||
       object["load_seconds"].get(turn.load_seconds) != simdjson::SUCCESS ||
       object["float_weights"].get(turn.has_float_weights) != simdjson::SUCCESS ||
+      object["bfloat_weights"].get(turn.has_bfloat_weights) != simdjson::SUCCESS ||
       object["step_weight_bytes"].get(weight_bytes) != simdjson::SUCCESS ||
       object["kv_bytes_per_token"].get(kv_bytes) != simdjson::SUCCESS ||
       object["row_products"].get(turn.row_products) != simdjson::SUCCESS ||

@@ -36,6 +36,7 @@ struct EngineTurnOptions {
   std::vector<EngineWork> work;
   KvDType kv_dtype = KvDType::I16;
   std::string packed_cache;  // folder; empty: weights are packed in memory
+  std::string float_path = "exact";
 };
 
 // What a turn says of the model and of each work. Bytes and products are what one step costs at
@@ -44,6 +45,7 @@ struct EngineTurn {
   std::vector<double> tokens_per_s;  // one a work, all sequences together
   double load_seconds = 0;           // from the file's opening to a runner that can run
   bool has_float_weights = false;    // F32, F16, BF16: multiplied as floats
+  bool has_bfloat_weights = false;   // BF16
   std::size_t step_weight_bytes = 0;
   std::size_t kv_bytes_per_token = 0;
   std::uint64_t row_products = 0;

@@ -53,6 +53,8 @@ constexpr Shape kShapes[] = {{DType::Q4_1, 576, 576},
                              {DType::Q4_0, 1536, 576},
                              {DType::F16, 1536, 576},
                              {DType::BF16, 1536, 576},
+                             {DType::BF16, 576, 1536},
+                             {DType::BF16, 192, 576},
                              {DType::F32, 1536, 576}};
 
 std::vector<std::byte> random_bytes(const Shape& shape, std::mt19937& rng) {
@@ -106,8 +108,9 @@ void bench_rows(Backend& backend,
   const double taken = all / static_cast<double>(calls);
   const double read = static_cast<double>(weights.front()->bytes()) / taken;
   const double ops = 2.0 * static_cast<double>(m * shape.rows * shape.cols) / taken;
-  const double roof =
-      kernels::is_quantised(shape.dtype) ? roofs.int8_ops_per_s : roofs.f32_flops_per_s;
+  const double roof = kernels::is_quantised(shape.dtype) ? roofs.int8_ops_per_s
+                      : shape.dtype == DType::BF16       ? roofs.bf16_flops_per_s
+                                                         : roofs.f32_flops_per_s;
   fmt::print(
       "matmul {:5} n {:6} k {:5} m {:4}  {:9.1f} us  {:6.2f} GB/s {:4.0f} %  {:7.1f} Gop/s {:4.0f} "
       "%\n",
@@ -236,12 +239,15 @@ int main(int argc, char** argv) {
   CLI::App app("Speed of the kernels beside the machine's roofs");
   unsigned threads = 2;
   std::string isa = "auto";
+  std::string float_path = "exact";
   std::string only;
   std::vector<std::size_t> rows = {1, 4, 8, 16, 64, 512};
   double budget = 0.1;
   app.add_option("--threads", threads, "threads of the backend");
   app.add_option("--isa", isa, "auto, scalar, avx2, avx512 or amx")
       ->check(CLI::IsMember({"auto", "scalar", "avx2", "avx512", "amx"}));
+  app.add_option("--float-path", float_path, "arithmetic of BF16 weights")
+      ->check(CLI::IsMember({"exact", "amx_bf16", "avx512_bf16"}));
   app.add_option("--only", only, "matmul, attention, small or a weight type such as Q4_1");
   app.add_option("--rows", rows, "rows of activations");
   app.add_option("--seconds", budget, "time for each line");
@@ -255,18 +261,23 @@ int main(int argc, char** argv) {
                 : isa == "avx512" ? kernels::CpuIsa::Avx512
                 : isa == "amx"    ? kernels::CpuIsa::Amx
                                   : kernels::CpuIsa::Auto;
+  options.float_path = *kernels::float_path_named(float_path);
   const auto backend = kernels::make_cpu_backend(options);
   if (!backend) {
     fmt::print(stderr, "kernels_bench: {}\n", backend.error().message);
     return 1;
   }
-  const bench::Roofs roofs = bench::measure_roofs(threads);
-  fmt::print("{}; roofs: {:.1f} GB/s read, {:.0f} Gop/s {}, {:.0f} Gflop/s f32\n",
+  bench::Roofs roofs = bench::measure_roofs(threads);
+  if (options.float_path == kernels::FloatPath::Exact || roofs.bf16_flops_per_s == 0) {
+    roofs.bf16_flops_per_s = roofs.f32_flops_per_s;  // what BF16 weights are computed by
+  }
+  fmt::print("{}; roofs: {:.1f} GB/s read, {:.0f} Gop/s {}, {:.0f} Gflop/s f32, {:.0f} BF16\n",
              (*backend)->description(),
              roofs.read_bytes_per_s / 1e9,
              roofs.int8_ops_per_s / 1e9,
              roofs.int8_instruction,
-             roofs.f32_flops_per_s / 1e9);
+             roofs.f32_flops_per_s / 1e9,
+             roofs.bf16_flops_per_s / 1e9);
   for (const bench::Shape& shape : bench::kShapes) {
     if (only.empty() || only == "matmul" || only == kernels::info(shape.dtype).name) {
       bench::bench_matmul(**backend, roofs, shape, rows, budget);

@@ -14,7 +14,12 @@ Result<std::unique_ptr<kernels::Backend>> make_backend(const LoadOptions& option
     return kernels::make_reference_backend();
   }
   if (options.backend == "cpu") {
-    return kernels::make_cpu_backend({.threads = options.threads});
+    const auto float_path = kernels::float_path_named(options.float_path);
+    if (!float_path) {
+      return fail(ErrorCode::InvalidArgument,
+                  fmt::format("unknown float path \"{}\"", options.float_path));
+    }
+    return kernels::make_cpu_backend({.threads = options.threads, .float_path = *float_path});
   }
   if (options.backend == "cuda") {
     return kernels::make_cuda_backend({.record_steps = options.record_steps});

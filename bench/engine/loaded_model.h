@@ -19,9 +19,10 @@
 namespace baton::bench {
 
 struct LoadOptions {
-  std::string model;            // path of a GGUF file
-  std::string backend = "cpu";  // cpu, cuda or reference
-  unsigned threads = 0;         // 0: all cores
+  std::string model;                 // path of a GGUF file
+  std::string backend = "cpu";       // cpu, cuda or reference
+  unsigned threads = 0;              // 0: all cores
+  std::string float_path = "exact";  // of the cpu backend
   std::uint32_t step_tokens = 512;
   std::size_t sequences = 1;
   std::size_t tokens = 0;  // KV room of each sequence

@@ -82,6 +82,7 @@ Result<PerplexityResult> run_perplexity(const PerplexityOptions& options) {
                LoadedModel::load({.model = options.model,
                                   .backend = options.backend,
                                   .threads = options.threads,
+                                  .float_path = options.float_path,
                                   .tokens = options.context,
                                   .kv_dtype = options.kv_dtype}));
   BATON_ASSIGN(auto spec, model.file().tokenizer_spec());

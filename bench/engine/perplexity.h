@@ -22,6 +22,7 @@ struct PerplexityOptions {
   unsigned context = 512;
   unsigned chunks = 0;                             // 0: all
   unsigned threads = 0;                            // 0: all cores
+  std::string float_path = "exact";                // of the cpu backend
   std::string backend = "cpu";                     // cpu, cuda or reference
   KvDType kv_dtype = KvDType::I16;                 // of keys and values
   std::function<void(std::string_view)> progress;  // one line a chunk; may be empty

@@ -14,6 +14,7 @@ struct Roofs {
   double read_bytes_per_s = 0;  // memory, all threads together
   double int8_ops_per_s = 0;    // multiplications and additions of 8-bit dot products
   double f32_flops_per_s = 0;   // multiplications and additions of fused ones
+  double bf16_flops_per_s = 0;  // of VDPBF16PS; 0: the processor has none
   const char* int8_instruction = "";
 };
 

@@ -75,7 +75,7 @@ struct EngineSection {
   std::uint32_t device = 0;           // number of the GPU
   std::uint32_t threads = 0;          // 0: all cores the process may use
   std::string isa = "auto";           // auto, scalar, avx2, avx512, amx
-  std::string float_path = "exact";   // exact, amx_bf16
+  std::string float_path = "exact";   // exact, amx_bf16, avx512_bf16
   std::uint32_t tensor_parallel = 1;  // ranks: 1, 2 or 4
   std::string cores;                  // processors the node's process stays on, "0-3,8"; empty: all
 };

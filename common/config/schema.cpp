@@ -172,8 +172,9 @@ void visit_engine(EngineSection& s, ConfigVisitor& v, std::string_view help) {
          "Instruction set of the cpu backend. auto: the best this machine has.");
   v.text("float_path",
          s.float_path,
-         one_of({"exact", "amx_bf16"}),
-         "Arithmetic of BF16 weights. amx_bf16: faster, other bits; all nodes must have AMX-BF16.");
+         one_of({"exact", "amx_bf16", "avx512_bf16"}),
+         "Arithmetic of BF16 weights. The others: faster prefill by AMX-BF16 or AVX512-BF16, other "
+         "bits; the same on all nodes.");
   v.number("tensor_parallel",
            s.tensor_parallel,
            1,

@@ -31,6 +31,7 @@ namespace {
 
 // Raised whenever any operation's bits change.
 constexpr std::uint64_t kKernelRevision = 2;
+static_assert(kKernelRevision < 256, "above it the family holds a probe");
 
 // Elements below which an operation is done before the other threads have woken.
 constexpr std::size_t kMinNorm = 16384;
@@ -70,22 +71,27 @@ class CpuBackend final : public Backend {
                        note_.empty() ? "" : "; ",
                        note_);
   }
+  // Processors might round inside VDPBF16PS each in their own way: what this one's gives on fixed
+  // operands is part of the family, so that nodes which would compute other bits refuse each other.
   std::uint64_t numerics_family() const override {
+    const std::uint64_t probe = kernels_.probe == nullptr ? 0 : kernels_.probe() & 0xFFFFFF;
     return 0x4350550000000000ULL | std::uint64_t{kernels_.numerics} << 32 |  // "CPU"
-           kKernelRevision;
+           probe << 8 | kKernelRevision;
   }
 
   Result<std::unique_ptr<PackedMatrix>> pack(const WeightView& weight) override {
     BATON_TRY(check_weight(weight));
     const std::size_t panels = (weight.rows + kPanelRows - 1) / kPanelRows;
-    const std::size_t bytes = panels * CpuMatrix::panel_bytes(weight.dtype, weight.cols);
+    const bool pairs = kernels_.pair_row_tile != 0;
+    const std::size_t bytes = panels * CpuMatrix::panel_bytes(weight.dtype, weight.cols, pairs);
     if (auto kept = store_ == nullptr ? nullptr : store_->find(weight, bytes)) {
       // Never written: only pack_panel writes.
       return std::make_unique<CpuMatrix>(
-          weight.dtype, weight.rows, weight.cols, std::const_pointer_cast<std::byte>(kept));
+          weight.dtype, weight.rows, weight.cols, std::const_pointer_cast<std::byte>(kept), pairs);
     }
     BATON_ASSIGN(std::shared_ptr<std::byte> memory, memory_.take(bytes));
-    auto packed = std::make_unique<CpuMatrix>(weight.dtype, weight.rows, weight.cols, memory);
+    auto packed =
+        std::make_unique<CpuMatrix>(weight.dtype, weight.rows, weight.cols, memory, pairs);
     packers().for_each(panels,
                        [&](unsigned, std::size_t panel) { packed->pack_panel(weight, panel); });
     if (store_ != nullptr) {
@@ -94,7 +100,8 @@ class CpuBackend final : public Backend {
     return packed;
   }
   std::string packed_layout() const override {
-    return fmt::format("cpu.{}", kPackedLayoutRevision);
+    return fmt::format(
+        "cpu.{}{}", kPackedLayoutRevision, kernels_.pair_row_tile != 0 ? ".pairs" : "");
   }
   void use_store(PackedStore* store) override {
     store_ = store;
@@ -342,13 +349,46 @@ class CpuBackend final : public Backend {
         "the block table is too short for the slice");
   }
 
-  void by_rows(const float* x, std::size_t cols, const RowTiles& tiles, bool quantised);
-  void by_features(const float* x,
-                   std::size_t m,
-                   std::size_t cols,
-                   const RowTiles& tiles,
-                   bool quantised,
-                   std::size_t cost);
+  // What some weights multiply in place of the floats: 8-bit codes, or pairs of BF16.
+  struct Activations {
+    RowTiles tiles{};
+    std::size_t row_words = 0;
+    void (*make)(const QuantiseJob& job) = nullptr;
+    bool wanted = false;
+    Scratch<std::uint32_t> memory;
+    std::uint32_t* data = nullptr;
+
+    // Room for so many copies of all rows.
+    void reserve(std::size_t copies) {
+      data = wanted ? memory.at_least(copies * tiles.rows * row_words) : nullptr;
+    }
+    std::uint32_t* copy(std::size_t i) const {
+      return wanted ? data + i * tiles.rows * row_words : nullptr;
+    }
+    void make_tiles(const float* x,
+                    std::size_t cols,
+                    std::size_t first,
+                    std::size_t end,
+                    std::size_t to = 0) const {
+      if (wanted) {
+        make({x, cols, tiles, first, end, copy(to)});
+      }
+    }
+  };
+  Activations* activations_of(DType dtype) {
+    return is_quantised(dtype)                                   ? &codes_
+           : dtype == DType::BF16 && kernels_.pair_row_tile != 0 ? &pairs_
+                                                                 : nullptr;
+  }
+  void run_job(MatmulJob job, unsigned thread, std::size_t copy = 0) {
+    const Activations* activations = activations_of(job.dtype);
+    job.activations = activations == nullptr ? nullptr : activations->copy(copy);
+    job.scratch = thread_scratch_[thread].get();
+    kernels_.matmul(job);
+  }
+
+  void by_rows(const float* x, std::size_t cols);
+  void by_features(const float* x, std::size_t m, std::size_t cols, std::size_t cost);
 
   const KernelTable& kernels_;
   std::string note_;
@@ -358,8 +398,8 @@ class CpuBackend final : public Backend {
   std::unique_ptr<ThreadPool> packers_;  // while weights for a store are packed
   AttentionPlan plan_;
   std::vector<ThreadScratch> thread_scratch_;
-  Scratch<std::uint32_t> activations_;
-  std::uint32_t* quantised_ = nullptr;
+  Activations codes_;
+  Activations pairs_;
   std::vector<MatmulJob> jobs_;
 };
 
@@ -368,13 +408,19 @@ void CpuBackend::matmul(const float* x, std::size_t m, std::span<const MatmulOut
     return;
   }
   const std::size_t cols = outs.front().weight->cols();
-  bool quantised = false;
+  codes_.tiles = quant_row_tiles(kernels_, m);
+  codes_.row_words = cols / kQuantBlock * kActivationWords;
+  codes_.make = kernels_.quantise;
+  codes_.wanted = false;
+  pairs_.tiles = make_row_tiles(m, std::max<std::size_t>(1, kernels_.pair_row_tile));
+  pairs_.row_words = pairs_of(cols);
+  pairs_.make = kernels_.round_pairs;
+  pairs_.wanted = false;
   std::size_t cost = 0;
   jobs_.clear();
   for (const MatmulOut& out : outs) {
     const CpuMatrix& w = own(out.weight);
     BATON_CHECK(w.cols() == cols, "products of one input take weights of one width");
-    quantised = quantised || is_quantised(w.dtype());
     MatmulJob job{};
     job.dtype = w.dtype();
     job.weight = w.data();
@@ -383,8 +429,12 @@ void CpuBackend::matmul(const float* x, std::size_t m, std::span<const MatmulOut
     job.cols = cols;
     job.end_panel = w.panels();
     job.x = x;
-    job.tiles = is_quantised(w.dtype()) ? quant_row_tiles(kernels_, m)
-                                        : make_row_tiles(m, kernels_.float_row_tile);
+    if (Activations* activations = activations_of(w.dtype()); activations != nullptr) {
+      activations->wanted = true;
+      job.tiles = activations->tiles;
+    } else {
+      job.tiles = make_row_tiles(m, kernels_.float_row_tile);
+    }
     job.end_tile = job.tiles.count;
     job.y = out.y;
     job.y_stride = out.y_stride == 0 ? w.rows() : out.y_stride;
@@ -393,74 +443,60 @@ void CpuBackend::matmul(const float* x, std::size_t m, std::span<const MatmulOut
     cost += w.panels() * (w.panel_bytes() + m * cols);
   }
   reserve_thread_scratch(matmul_scratch_bytes(cols));
-  const RowTiles tiles = quant_row_tiles(kernels_, m);
-  const std::size_t words = cols / kQuantBlock * kActivationWords;  // a quantised row
   if (cost < kMinMatmul || pool_.threads() == 1) {
-    if (quantised) {
-      quantised_ = activations_.at_least(m * words);
-      kernels_.quantise({x, cols, tiles, 0, tiles.count, quantised_});
+    for (Activations* activations : {&codes_, &pairs_}) {
+      activations->reserve(1);
+      activations->make_tiles(x, cols, 0, activations->tiles.count);
     }
-    for (MatmulJob job : jobs_) {
-      job.activations = quantised_;
-      job.scratch = thread_scratch_.front().get();
-      kernels_.matmul(job);
+    for (const MatmulJob& job : jobs_) {
+      run_job(job, 0);
     }
-  } else if (tiles.count >= kMinTilesAThread * pool_.threads()) {
-    by_rows(x, cols, tiles, quantised);
+  } else if (codes_.tiles.count >= kMinTilesAThread * pool_.threads()) {
+    by_rows(x, cols);
   } else {
-    by_features(x, m, cols, tiles, quantised, cost);
+    by_features(x, m, cols, cost);
   }
 }
 
-// Many rows: a part quantises its own and multiplies them with all weights, so that activations and
+// Many rows: a part rounds its own and multiplies them with all weights, so that activations and
 // results stay in its core's cache and nothing waits between the two.
-void CpuBackend::by_rows(const float* x, std::size_t cols, const RowTiles& tiles, bool quantised) {
+void CpuBackend::by_rows(const float* x, std::size_t cols) {
   const std::size_t parts = pool_.threads();
-  const std::size_t words = cols / kQuantBlock * kActivationWords;
-  if (quantised) {
-    quantised_ = activations_.at_least(tiles.rows * words);
-  }
+  codes_.reserve(1);
+  pairs_.reserve(1);
   pool_.run([&](unsigned part) {
-    if (quantised) {
-      const std::size_t first = tiles.count * part / parts;
-      const std::size_t end = tiles.count * (part + 1) / parts;
-      kernels_.quantise({x, cols, tiles, first, end, quantised_});
+    for (Activations* activations : {&codes_, &pairs_}) {
+      const std::size_t count = activations->tiles.count;
+      activations->make_tiles(x, cols, count * part / parts, count * (part + 1) / parts);
     }
     for (MatmulJob job : jobs_) {
-      job.activations = quantised_;
-      job.scratch = thread_scratch_[part].get();
       job.first_tile = job.tiles.count * part / parts;
       job.end_tile = job.tiles.count * (part + 1) / parts;
-      kernels_.matmul(job);
+      run_job(job, part);
     }
   });
 }
 
 // Few rows: a part has neighbouring output features, an equal share of the weights' bytes. With
-// very few rows each part quantises them for itself, which takes less than handing them over.
-void CpuBackend::by_features(const float* x,
-                             std::size_t m,
-                             std::size_t cols,
-                             const RowTiles& tiles,
-                             bool quantised,
-                             std::size_t cost) {
+// very few rows each part rounds them for itself, which takes less than handing them over.
+void CpuBackend::by_features(const float* x, std::size_t m, std::size_t cols, std::size_t cost) {
   const std::size_t parts = pool_.threads();
-  const std::size_t words = cols / kQuantBlock * kActivationWords;
-  const bool each_its_own = quantised && m <= kMaxOwnRows;
-  if (quantised) {
-    quantised_ = activations_.at_least((each_its_own ? parts : 1) * m * words);
-  }
-  if (quantised && !each_its_own) {
-    for_row_ranges(
-        tiles.count, m * cols >= kMinQuantise, [&](std::size_t first, std::size_t count) {
-          kernels_.quantise({x, cols, tiles, first, first + count, quantised_});
-        });
+  const bool each_its_own = m <= kMaxOwnRows;
+  for (Activations* activations : {&codes_, &pairs_}) {
+    activations->reserve(each_its_own ? parts : 1);
+    if (activations->wanted && !each_its_own) {
+      for_row_ranges(activations->tiles.count,
+                     m * cols >= kMinQuantise,
+                     [&](std::size_t first, std::size_t count) {
+                       activations->make_tiles(x, cols, first, first + count);
+                     });
+    }
   }
   pool_.run([&](unsigned part) {
-    std::uint32_t* activations = quantised_;
     if (each_its_own) {
-      activations += part * m * words;
-      kernels_.quantise({x, cols, tiles, 0, tiles.count, activations});
+      for (const Activations* activations : {&codes_, &pairs_}) {
+        activations->make_tiles(x, cols, 0, activations->tiles.count, part);
+      }
     }
     std::size_t start = 0;
     for (MatmulJob job : jobs_) {
@@ -473,9 +509,7 @@ void CpuBackend::by_features(const float* x,
       job.end_panel = part + 1 == parts ? panels : panel_at(cost / parts * (part + 1));
       start += panels * each;
       if (job.first_panel < job.end_panel) {
-        job.activations = activations;
-        job.scratch = thread_scratch_[part].get();
-        kernels_.matmul(job);
+        run_job(job, part, each_its_own ? part : 0);
       }
     }
   });

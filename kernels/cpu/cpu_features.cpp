@@ -13,9 +13,9 @@ struct Leaf {
   std::uint32_t a = 0, b = 0, c = 0, d = 0;
 };
 
-Leaf cpuid(std::uint32_t leaf) {
+Leaf cpuid(std::uint32_t leaf, std::uint32_t part = 0) {
   Leaf out;
-  if (__get_cpuid_count(leaf, 0, &out.a, &out.b, &out.c, &out.d) == 0) {
+  if (__get_cpuid_count(leaf, part, &out.a, &out.b, &out.c, &out.d) == 0) {
     return {};
   }
   return out;
@@ -64,6 +64,10 @@ bool has_amx_int8() {
 bool has_amx_bf16() {
   const Leaf seven = cpuid(7);
   return has_saved_tiles() && bit(seven.d, 24) && bit(seven.d, 22);
+}
+
+bool has_avx512_bf16() {
+  return has_avx512() && cpuid(7).a >= 1 && bit(cpuid(7, 1).a, 5);
 }
 
 bool permit_tiles() {

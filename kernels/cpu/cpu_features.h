@@ -11,6 +11,7 @@ bool has_avx512();  // F, BW, VL, DQ and VNNI
 // Tile registers whose state the operating system can save; a process must still ask it to.
 bool has_amx_int8();
 bool has_amx_bf16();
+bool has_avx512_bf16();
 // Asks, for all threads of the process. False when refused. Asking again is the same.
 bool permit_tiles();
 

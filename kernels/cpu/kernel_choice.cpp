@@ -42,10 +42,25 @@ Result<KernelChoice> choose_amx(FloatPath float_path, const MachineIsa& machine)
   return KernelChoice{float_path == FloatPath::AmxBf16 ? amx_bf16_kernels() : amx_kernels(), ""};
 }
 
+Result<KernelChoice> choose_avx512_bf16(const MachineIsa& machine) {
+  if (!machine.avx512_bf16) {
+    return fail(ErrorCode::InvalidConfig,
+                std::string("this processor has no AVX512-BF16; use float_path exact") +
+                    (machine.amx_int8 && machine.amx_bf16 ? " or amx_bf16" : ""));
+  }
+  return KernelChoice{avx512_bf16_kernels(), ""};
+}
+
 }  // namespace
 
 MachineIsa this_machine() {
-  return {has_avx2(), has_avx512(), has_amx_int8(), has_amx_bf16(), permit_tiles, this_amx_agrees};
+  return {.avx2 = has_avx2(),
+          .avx512 = has_avx512(),
+          .amx_int8 = has_amx_int8(),
+          .amx_bf16 = has_amx_bf16(),
+          .permit_tiles = permit_tiles,
+          .amx_agrees = this_amx_agrees,
+          .avx512_bf16 = has_avx512_bf16()};
 }
 
 Result<KernelChoice> choose_kernels(CpuIsa isa, FloatPath float_path, const MachineIsa& machine) {
@@ -54,6 +69,12 @@ Result<KernelChoice> choose_kernels(CpuIsa isa, FloatPath float_path, const Mach
       return fail(ErrorCode::InvalidConfig, "float_path amx_bf16 needs isa auto or amx");
     }
     return choose_amx(float_path, machine);
+  }
+  if (float_path == FloatPath::Avx512Bf16) {
+    if (isa != CpuIsa::Auto && isa != CpuIsa::Avx512) {
+      return fail(ErrorCode::InvalidConfig, "float_path avx512_bf16 needs isa auto or avx512");
+    }
+    return choose_avx512_bf16(machine);
   }
   switch (isa) {
     case CpuIsa::Scalar:

@@ -22,6 +22,7 @@ struct MachineIsa {
   bool amx_bf16 = false;
   bool (*permit_tiles)() = nullptr;
   bool (*amx_agrees)() = nullptr;
+  bool avx512_bf16 = false;  // and AVX-512
 };
 MachineIsa this_machine();
 

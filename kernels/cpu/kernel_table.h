@@ -60,6 +60,12 @@ struct QuantiseJob {
   std::uint32_t* out;  // [rows * cols / 32 * kActivationWords]
 };
 
+// Activations rounded to BF16: tile after tile; in a tile of R rows one record a pair of elements,
+//   u32 pairs[R]      of row r, the even element in the low half; behind the last column a zero
+[[maybe_unused]] static constexpr std::size_t pairs_of(std::size_t cols) {
+  return (cols + 1) / 2;
+}
+
 struct MatmulJob {
   DType dtype;
   const std::byte* weight;  // panels
@@ -68,7 +74,7 @@ struct MatmulJob {
   std::size_t cols;
   std::size_t first_panel;
   std::size_t end_panel;
-  const std::uint32_t* activations;  // quantised weights
+  const std::uint32_t* activations;  // quantised weights, and BF16 ones that take pairs
   const float* x;                    // float weights: [m][cols]
   RowTiles tiles;
   std::size_t first_tile;
@@ -181,6 +187,7 @@ inline constexpr std::size_t kAttentionQueries = 192;
 // Tables of equal numerics compute equal bits.
 inline constexpr std::uint32_t kNumericsExact = 0;
 inline constexpr std::uint32_t kNumericsAmxBf16 = 1;
+inline constexpr std::uint32_t kNumericsAvx512Bf16 = 2;
 
 struct KernelTable {
   const char* name;
@@ -189,8 +196,13 @@ struct KernelTable {
   std::size_t many_rows;            // from so many rows on
   std::size_t many_quant_row_tile;  // tiles of quantised rows are this large
   std::size_t float_row_tile;
+  std::size_t pair_row_tile;  // rows of BF16 pairs; 0: BF16 weights are multiplied as floats
+
+  // Where bits may depend on the processor: a hash of what it computes. Null: they do not.
+  std::uint32_t (*probe)();
 
   void (*quantise)(const QuantiseJob& job);
+  void (*round_pairs)(const QuantiseJob& job);  // out: [rows * pairs_of(cols)]
   void (*matmul)(const MatmulJob& job);
 
   void (*rms_norm)(
@@ -236,7 +248,8 @@ struct KernelTable {
 const KernelTable* scalar_kernels();
 const KernelTable* avx2_kernels();
 const KernelTable* avx512_kernels();
-const KernelTable* amx_kernels();       // the process must have asked for tiles: permit_tiles
-const KernelTable* amx_bf16_kernels();  // the same, and BF16 weights by TDPBF16PS
+const KernelTable* amx_kernels();          // the process must have asked for tiles: permit_tiles
+const KernelTable* amx_bf16_kernels();     // the same, and BF16 weights by TDPBF16PS
+const KernelTable* avx512_bf16_kernels();  // as avx512_kernels, but BF16 weights by VDPBF16PS
 
 }  // namespace baton::kernels::cpu

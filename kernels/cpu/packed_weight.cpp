@@ -113,21 +113,23 @@ ScaleMin read_scale(DType type,
 
 }  // namespace
 
-CpuMatrix::CpuMatrix(DType dtype,
-                     std::size_t rows,
-                     std::size_t cols,
-                     std::shared_ptr<std::byte> memory)
+CpuMatrix::CpuMatrix(
+    DType dtype, std::size_t rows, std::size_t cols, std::shared_ptr<std::byte> memory, bool pairs)
     : dtype_(dtype),
       rows_(rows),
       cols_(cols),
-      panel_bytes_(panel_bytes(dtype, cols)),
+      pairs_(pairs && dtype == DType::BF16),
+      panel_bytes_(panel_bytes(dtype, cols, pairs)),
       memory_(std::move(memory)) {}
 
 std::size_t CpuMatrix::panels() const {
   return (rows_ + kPanelRows - 1) / kPanelRows;
 }
 
-std::size_t CpuMatrix::panel_bytes(DType dtype, std::size_t cols) {
+std::size_t CpuMatrix::panel_bytes(DType dtype, std::size_t cols, bool pairs) {
+  if (pairs && dtype == DType::BF16) {
+    return pairs_of(cols) * kPanelRows * sizeof(std::uint32_t);
+  }
   if (!is_quantised(dtype)) {
     return cols * kPanelRows * info(dtype).block_bytes;
   }
@@ -142,6 +144,8 @@ void CpuMatrix::pack_panel(const WeightView& weight, std::size_t panel) {
   std::byte* out = memory_.get() + panel * panel_bytes_;
   if (is_quantised(dtype_)) {
     pack_quant_panel(weight, first, count, out);
+  } else if (pairs_) {
+    pack_pair_panel(weight, first, count, out);
   } else {
     pack_float_panel(weight, first, count, out);
   }
@@ -156,6 +160,21 @@ void CpuMatrix::pack_float_panel(const WeightView& weight,
     const std::byte* in = weight.data.data() + (first_row + lane) * cols_ * element;
     for (std::size_t k = 0; k < cols_; ++k) {
       std::memcpy(out + (k * kPanelRows + lane) * element, in + k * element, element);
+    }
+  }
+}
+
+void CpuMatrix::pack_pair_panel(const WeightView& weight,
+                                std::size_t first_row,
+                                std::size_t count,
+                                std::byte* out) const {
+  constexpr std::size_t kElement = sizeof(std::uint16_t);
+  for (std::size_t lane = 0; lane < count; ++lane) {
+    const std::byte* in = weight.data.data() + (first_row + lane) * cols_ * kElement;
+    for (std::size_t k = 0; k < cols_; k += 2) {
+      std::memcpy(out + (k / 2 * kPanelRows + lane) * 2 * kElement,
+                  in + k * kElement,
+                  std::min<std::size_t>(2, cols_ - k) * kElement);
     }
   }
 }
@@ -215,11 +234,10 @@ void CpuMatrix::read_row(std::size_t row, float scale, float* out) const {
   if (!is_quantised(dtype_)) {
     const std::size_t element = info(dtype_).block_bytes;
     for (std::size_t k = 0; k < cols_; ++k) {
+      const std::size_t at =
+          pairs_ ? (k / 2 * kPanelRows + lane) * 2 + k % 2 : k * kPanelRows + lane;
       float value;
-      dequantise_row(dtype_,
-                     reinterpret_cast<const std::byte*>(panel + (k * kPanelRows + lane) * element),
-                     1,
-                     &value);
+      dequantise_row(dtype_, reinterpret_cast<const std::byte*>(panel + at * element), 1, &value);
       out[k] = value * scale;
     }
     return;

@@ -18,8 +18,12 @@ inline constexpr std::uint32_t kPackedLayoutRevision = 1;
 
 class CpuMatrix final : public PackedMatrix {
  public:
-  // `memory`: panels() * panel_bytes(), zeroed.
-  CpuMatrix(DType dtype, std::size_t rows, std::size_t cols, std::shared_ptr<std::byte> memory);
+  // `memory`: panels() * panel_bytes(), zeroed. `pairs`: BF16 as [K / 2][32 features][2].
+  CpuMatrix(DType dtype,
+            std::size_t rows,
+            std::size_t cols,
+            std::shared_ptr<std::byte> memory,
+            bool pairs = false);
 
   std::size_t rows() const override { return rows_; }
   std::size_t cols() const override { return cols_; }
@@ -30,7 +34,7 @@ class CpuMatrix final : public PackedMatrix {
   std::size_t panel_bytes() const { return panel_bytes_; }
   const std::byte* data() const { return memory_.get(); }
 
-  static std::size_t panel_bytes(DType dtype, std::size_t cols);
+  static std::size_t panel_bytes(DType dtype, std::size_t cols, bool pairs = false);
 
   // Writes one panel from the file's rows. Panels may be packed in parallel.
   void pack_panel(const WeightView& weight, std::size_t panel);
@@ -43,6 +47,10 @@ class CpuMatrix final : public PackedMatrix {
                         std::size_t first_row,
                         std::size_t count,
                         std::byte* out) const;
+  void pack_pair_panel(const WeightView& weight,
+                       std::size_t first_row,
+                       std::size_t count,
+                       std::byte* out) const;
   void pack_quant_panel(const WeightView& weight,
                         std::size_t first_row,
                         std::size_t count,
@@ -51,6 +59,7 @@ class CpuMatrix final : public PackedMatrix {
   DType dtype_;
   std::size_t rows_;
   std::size_t cols_;
+  bool pairs_;  // BF16 only
   std::size_t panel_bytes_;
   std::shared_ptr<std::byte> memory_;
 };

@@ -25,11 +25,11 @@ Result<std::unique_ptr<Backend>> make_cpu(const EngineSection& engine) {
   const unsigned ranks = engine.tensor_parallel;
   const unsigned threads =
       engine.threads != 0 || ranks == 1 ? engine.threads : std::thread::hardware_concurrency();
-  return kernels::make_cpu_backend({.threads = ranks == 1 ? threads : std::max(1U, threads / ranks),
-                                    .isa = isa_named(engine.isa),
-                                    .float_path = engine.float_path == "amx_bf16"
-                                                      ? kernels::FloatPath::AmxBf16
-                                                      : kernels::FloatPath::Exact});
+  return kernels::make_cpu_backend(
+      {.threads = ranks == 1 ? threads : std::max(1U, threads / ranks),
+       .isa = isa_named(engine.isa),
+       .float_path =
+           kernels::float_path_named(engine.float_path).value_or(kernels::FloatPath::Exact)});
 }
 
 template <class Make>

@@ -11,5 +11,8 @@ namespace baton::kernels::testing {
 const cpu::KernelTable* emulated_avx512_kernels();
 const cpu::KernelTable* emulated_amx_kernels();
 const cpu::KernelTable* emulated_amx_bf16_kernels();
+const cpu::KernelTable* emulated_avx512_bf16_kernels();
+// As the last one on a processor whose VDPBF16PS takes a pair's even elements first.
+const cpu::KernelTable* even_first_bf16_kernels();
 
 }  // namespace baton::kernels::testing

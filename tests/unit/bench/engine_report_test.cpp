@@ -11,6 +11,7 @@ namespace {
 
 using ::testing::HasSubstr;
 using ::testing::Not;
+using ::testing::StartsWith;
 
 TEST(EngineWork, IsReadAsItIsWritten) {
   for (const char* text : {"prefill:512", "decode:64:8:512", "decode:512:1:0"}) {
@@ -39,6 +40,7 @@ TEST(EngineTurn, IsReadAsItIsWritten) {
   const EngineTurn turn{.tokens_per_s = {1.5, 20},
                         .load_seconds = 0.25,
                         .has_float_weights = true,
+                        .has_bfloat_weights = true,
                         .step_weight_bytes = 100,
                         .kv_bytes_per_token = 30,
                         .row_products = 7,
@@ -97,6 +99,14 @@ TEST(EngineReport, TablesShowRatiosAndWhatIsUnknown) {
   EXPECT_THAT(to_markdown(report),
               HasSubstr("| i16 | 600.0 | 200.0 fa | 3.00 | 0.40 int8 | 0.50 (attention 0.75) |"));
   EXPECT_THAT(to_markdown(report), HasSubstr("| 0.900 | 0.250 | 0.500 | 200 | 400 |"));
+  EXPECT_THAT(to_text(report), Not(HasSubstr("BF16")));
+  report.float_path = "avx512_bf16";
+  report.roofs[0].bf16_flops_per_s = 500e9;
+  report.rows[0].is_float = true;
+  report.rows[0].is_bfloat = true;
+  EXPECT_THAT(to_text(report), StartsWith("float path of ours: avx512_bf16\n"));
+  EXPECT_THAT(to_markdown(report), HasSubstr("500 GFLOP/s BF16"));
+  EXPECT_THAT(to_markdown(report), HasSubstr("| 0.40 BF16 |"));
   report.rows[0].peer_tokens_per_s = 0;
   report.rows[0].ratio = 0;
   EXPECT_THAT(to_markdown(report), HasSubstr("| 600.0 | - | - |"));

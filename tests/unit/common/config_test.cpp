@@ -78,11 +78,11 @@ transfer:
   transport: shm
   ucx: {UCX_LOG_LEVEL: info, UCX_TCP_MAX_CONN_RETRIES: 3}
 prefill:
-  engine: {threads: 3, isa: avx2}
+  engine: {threads: 3, isa: avx2, float_path: avx512_bf16}
   pool:
     - name: p0
     - name: p1
-      engine: {threads: 1}
+      engine: {threads: 1, float_path: exact}
 )",
                                    "c.yaml",
                                    {});
@@ -96,6 +96,8 @@ prefill:
   EXPECT_EQ(config->prefill.pool[0].engine.threads, 3U) << "the pool's setting";
   EXPECT_EQ(config->prefill.pool[1].engine.threads, 1U) << "the node's own";
   EXPECT_EQ(config->prefill.pool[1].engine.isa, "avx2");
+  EXPECT_EQ(config->prefill.pool[0].engine.float_path, "avx512_bf16");
+  EXPECT_EQ(config->prefill.pool[1].engine.float_path, "exact");
 }
 
 TEST(Config, OverridesReachEveryPlace) {

@@ -5,7 +5,9 @@
 
 #include <map>
 
+#include "kernels/cpu/cpu_backend.h"
 #include "kernels/gguf_blocks.h"
+#include "tests/support/emulated_kernels.h"
 #include "tests/unit/kernels/kernel_fixtures.h"
 
 namespace baton::kernels::testing {
@@ -13,7 +15,8 @@ namespace {
 
 // Packed bytes of every layout that backends of this build name. Changed the packing? Raise
 // kPackedLayoutRevision (kernels/cpu/packed_weight.h) and put the new name and hash here.
-const std::map<std::string, std::uint64_t> kKnown{{"cpu.1", 0x8ad38470669e6985}};
+const std::map<std::string, std::uint64_t> kKnown{{"cpu.1", 0x8ad38470669e6985},
+                                                  {"cpu.1.pairs", 0x2399879099e2db2d}};
 
 class Hasher final : public PackedStore {
  public:
@@ -29,7 +32,11 @@ class Hasher final : public PackedStore {
 TEST(PackedLayout, TheNameChangesWithTheBytes) {
   constexpr std::size_t kRows = 40;  // one whole panel and a part
   constexpr std::size_t kCols = 512;
-  for (auto& [name, backend] : cpu_backends()) {
+  std::vector<NamedBackend> backends = cpu_backends();
+  if (const cpu::KernelTable* pairs = emulated_avx512_bf16_kernels(); pairs != nullptr) {
+    backends.push_back({pairs->name, *cpu::make_backend(*pairs, {.threads = 2})});
+  }
+  for (auto& [name, backend] : backends) {
     Hasher hasher;
     backend->use_store(&hasher);
     std::uint64_t seed = 1;
