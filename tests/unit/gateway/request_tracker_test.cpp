@@ -378,6 +378,44 @@ TEST_F(TrackerTest, AModelMayChangeOnceItsNodesAreGone) {
   start();
   add("p0");
   cluster->remove("p0");
+TEST_F(TrackerTest, ASecondNodeWithOneAddressIsRefusedWhileTheFirstIsAlive) {
+  start();
+  add("p0");
+  add("d0");
+  ScriptedNodeOptions options = options_of("d1");
+  options.address = "d0.test:1";
+  ScriptedNode& second = cluster->add(options);
+  pass(5'000);
+  EXPECT_FALSE(second.is_up());
+  ASSERT_TRUE(second.refused());
+  for (const char* said : {"control_address", "'d0'", "d0.test:1", "advertise of decode.pool"}) {
+    EXPECT_NE(second.refused()->message.find(said), std::string::npos) << second.refused()->message;
+  }
+  EXPECT_EQ(membership->stats().lost, 0U);
+  // One whose process is gone leaves its address to others.
+  cluster->node("d0").kill();
+  pass(5'000);
+  EXPECT_TRUE(second.is_up());
+}
+
+TEST_F(TrackerTest, ANodeComesBackAtItsOwnAddress) {
+  start();
+  add("p0");
+  add("d0").kill();
+  cluster->node("d0").start();
+  pass(50);
+  EXPECT_TRUE(cluster->node("d0").is_up());
+  // Its host was cut off: the connection looks open until heartbeats are missed.
+  cluster->node("d0").script().heartbeats = false;
+  ScriptedNodeOptions renamed = options_of("d1");
+  renamed.address = "d0.test:1";
+  ScriptedNode& second = cluster->add(renamed);
+  for (int i = 0; i < 3'000 && !second.is_up(); ++i) {
+    pass(1);
+  }
+  EXPECT_TRUE(second.is_up());
+}
+
   pass(50);
   EXPECT_TRUE(membership->models().empty());
   ScriptedNode& node = cluster->add(with_other_weights("p0"));
