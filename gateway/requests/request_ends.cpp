@@ -124,6 +124,15 @@ void RequestTracker::node_reports(Tracked& tracked,
   attempt_failed(tracked, std::move(failure));
 }
 
+void RequestTracker::breaks_the_wire(Tracked& tracked, const Node& node, const Error& error) {
+  health_.failed({node.life(), {}}, tracked.begun, executor_.now());
+  attempt_failed(tracked,
+                 {.culprit = node.handle,
+                  .reason = FailoverReason::Peer,
+                  .error = error,
+                  .at_work = tracked.has_begun_on(node.handle)});
+}
+
 void RequestTracker::charge(const Tracked& tracked,
                             const Node& node,
                             const Error& error,

@@ -184,6 +184,8 @@ class RequestTracker {
                     const Node& node,
                     const Error& error,
                     bool is_refusal = false);
+  // What the node itself has sent for it is against the rules: nobody else is to blame.
+  void breaks_the_wire(Tracked& tracked, const Node& node, const Error& error);
   void attempt_failed(Tracked& tracked, Failure failure);
   // Tells the breakers what a node's error speaks against.
   void charge(const Tracked& tracked, const Node& node, const Error& error, bool is_refusal);

@@ -210,11 +210,24 @@ TEST_F(FailoverTest, ATokenOutsideOfTheVocabularyIsTheNodesFault) {
       break;
     }
   }
+  EXPECT_EQ(sink->text(), before) << "none of it is given to the client";
+  add("d1");
   pass(500);
-  ASSERT_TRUE(sink->end);
-  ASSERT_TRUE(sink->end->error);
-  EXPECT_GE(sink->end->error->status, 500);
-  EXPECT_EQ(sink->text(), before);
+  expect_whole(*sink);
+  EXPECT_EQ(sink->end->figures.decode_node, "d1") << "the node is avoided, not its pair alone";
+  EXPECT_EQ(failovers(FailoverReason::Peer), 1);
+}
+
+TEST_F(FailoverTest, ANodeThatBreaksTheWireAgainAndAgainEndsTheRequest) {
+  start();
+  add("p0");
+  add("d0", error_at(4, ErrorCode::ProtocolError, 1000));
+  const auto sink = submit(1);
+  pass(3'000);
+  ASSERT_TRUE(sink->end && sink->end->error);
+  EXPECT_EQ(sink->end->error->status, 502);
+  EXPECT_EQ(sink->end->figures.attempts, FailoverLimits{}.max_faults);
+  expect_quiet();
 }
 
 TEST_F(FailoverTest, TokensOfAnOlderAttemptAreDropped) {
@@ -247,6 +260,7 @@ TEST_F(FailoverTest, RetryableErrorsOfEveryKindGoOnElsewhere) {
                                ErrorCode::StaleIncarnation,
                                ErrorCode::GrantRevoked,
                                ErrorCode::ChecksumMismatch,
+                               ErrorCode::ProtocolError,
                                ErrorCode::Timeout,
                                ErrorCode::Unavailable,
                                ErrorCode::Preempted,
@@ -264,20 +278,6 @@ TEST_F(FailoverTest, RetryableErrorsOfEveryKindGoOnElsewhere) {
   }
 }
 
-TEST_F(FailoverTest, ErrorsThatARepeatCannotHelpEndTheStream) {
-  start();
-  add("p0");
-  add("d0", error_at(4, ErrorCode::Internal));
-  add("d1", error_at(4, ErrorCode::Internal));
-  const auto sink = submit(1);
-  pass(100);
-  ASSERT_TRUE(sink->end && sink->end->error);
-  EXPECT_EQ(sink->end->error->status, 500);
-  EXPECT_EQ(sink->text(), "Hell");
-  expect_quiet();
-}
-
-TEST_F(FailoverTest, TheOnlyPairIsUsedAgain) {
 // Nodes say to each other where they are; clients are not told.
 TEST_F(FailoverTest, NoPlaceOfTheClusterReachesAClient) {
   for (int i = 0; i <= static_cast<int>(ErrorCode::Internal); ++i) {
@@ -316,6 +316,20 @@ TEST(ClientError, KeepsWhatSpeaksOfTheRequest) {
   }
 }
 
+TEST_F(FailoverTest, ErrorsThatARepeatCannotHelpEndTheStream) {
+  start();
+  add("p0");
+  add("d0", error_at(4, ErrorCode::Internal));
+  add("d1", error_at(4, ErrorCode::Internal));
+  const auto sink = submit(1);
+  pass(100);
+  ASSERT_TRUE(sink->end && sink->end->error);
+  EXPECT_EQ(sink->end->error->status, 500);
+  EXPECT_EQ(sink->text(), "Hell");
+  expect_quiet();
+}
+
+TEST_F(FailoverTest, TheOnlyPairIsUsedAgain) {
   start();
   add("p0");
   add("d0", error_at(4, ErrorCode::GrantRevoked));
