@@ -18,6 +18,14 @@ std::chrono::duration<double> longest_draft_step(const ClusterConfig& config) {
   return std::ranges::min(config.slo.tiers, {}, &TierSlo::itl).itl;
 }
 
+// How long a grant waits for a heartbeat of its writer that names it. A prefill node names a
+// request from its arrival on; before that it may have to dial, which it gives up after 2 s. Twice
+// the silence after which its connection would be dead, so that a live one is never doubted.
+std::chrono::milliseconds longest_silence(const ClusterSection& cluster) {
+  constexpr std::chrono::milliseconds kDial{2'000};
+  return kDial + 2 * cluster.dead_after * cluster.heartbeat;
+}
+
 }  // namespace
 
 DecodeNode::DecodeNode(node::RoleDeps deps)
@@ -87,6 +95,7 @@ void DecodeNode::make_grants() {
                    .incarnation = deps_.identity.incarnation,
                    .control_address = deps_.identity.control_address,
                    .vocab_size = deps_.identity.model.vocab_size(),
+                   .ttl = longest_silence(deps_.config.cluster),
                    .digest = deps_.digest},
       GrantHandlers{
           .on_verified =

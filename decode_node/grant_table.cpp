@@ -128,9 +128,12 @@ void GrantTable::arm(Grant& grant, std::chrono::milliseconds ttl) {
         Grant* grant = find(lease, epoch);
         if (grant != nullptr && grant->state != GrantState::Fencing) {
           ++stats_.expired;
+          // A writer that works on it names it in every heartbeat.
+          const bool is_silent = !is_deadline && grant->state == GrantState::Granted;
           revoke(*grant,
-                 {ErrorCode::Timeout,
+                 {is_silent ? ErrorCode::PeerStalled : ErrorCode::Timeout,
                   is_deadline ? "the request's deadline has passed"
+                  : is_silent ? "the prefill node gave no sign that it works on the request"
                               : "the lease expired before the prompt's blocks arrived"},
                  true,
                  true);
@@ -210,6 +213,7 @@ Status GrantTable::commit(WriterId writer, const wire::Commit& commit) {
   grant->writer = writer;
   grant->committed = {.first_token = commit.first_token(), .transfer_us = commit.transfer_us()};
   apply(*grant, GrantEvent::Commit);
+  arm(*grant, options_.landing_ttl);
   if (grant->receiver == nullptr) {
     grant->landed.transport = "none";
     fence(*grant);

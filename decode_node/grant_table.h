@@ -28,7 +28,8 @@ struct GrantOptions {
   Incarnation incarnation{};
   std::string control_address;
   std::uint32_t vocab_size = 0;
-  std::chrono::milliseconds ttl{30'000};           // without a sign of the writer
+  std::chrono::milliseconds ttl{30'000};           // without a sign of the writer, until its Commit
+  std::chrono::milliseconds landing_ttl{30'000};   // Commit came; until all its bytes are here
   std::chrono::milliseconds landing_limit{1'000};  // Commit came, then the writer went away
   transfer::DigestMode digest = transfer::DigestMode::Off;  // the least that a Commit must carry
 };

@@ -212,7 +212,9 @@ struct Gateway::Parts {
                            responses,
                            cost,
                            {.has_collector = !config.gateway.tracing.endpoint.empty(),
-                            .sample_percent = config.gateway.tracing.sample_percent}}) {}
+                            .sample_percent = config.gateway.tracing.sample_percent}}) {
+    export_dropped_lines(metrics);
+  }
 
   void on_node_up(Node& node) {
     fetcher.need(node);

@@ -5,13 +5,13 @@
 
 #include <CLI/CLI.hpp>
 #include <csignal>
-#include <cstdio>
 #include <string>
 #include <vector>
 
 #include "common/base/file_limit.h"
 #include "common/base/version.h"
 #include "common/config/cluster_config.h"
+#include "common/obs/line_writer.h"
 #include "gateway/gateway.h"
 
 namespace {
@@ -19,7 +19,7 @@ namespace {
 constexpr int kUsage = 2;  // exit status of a wrong command line or configuration
 
 int fail(const baton::Error& error) {
-  fmt::print(stderr, "baton-gateway: {}\n", error.message);
+  baton::stderr_lines().push(fmt::format("baton-gateway: {}\n", error.message));
   return error.code == baton::ErrorCode::InvalidConfig ? kUsage : 1;
 }
 

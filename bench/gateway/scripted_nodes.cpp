@@ -143,7 +143,9 @@ class Node {
     hello.set_node(role_ + "-0");
     hello.set_incarnation(incarnation_);
     hello.set_ucx_version("none");
-    hello.set_control_address("127.0.0.1:1");  // nobody dials it: blocks are never sent
+    if (role_ == "decode") {
+      hello.set_control_address("127.0.0.1:1");  // nobody dials it: blocks are never sent
+    }
     wire::ModelIdentity& model = *hello.mutable_model();
     model.set_id("bench");
     model.set_weights_hash(1);

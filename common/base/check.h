@@ -1,5 +1,6 @@
 // BATON_CHECK: ends the process, with place and sentence, when a promise of our own code is broken.
-// Never for input: foreign bytes give an Error. Always on.
+// Never for input: foreign bytes give an Error. Always on. A stderr that nobody reads does not keep
+// the process alive.
 #pragma once
 
 #include <string_view>
@@ -7,6 +8,8 @@
 namespace baton {
 
 [[noreturn]] void check_failed(const char* file, int line, const char* what, std::string_view why);
+// What runs before the sentence is written: one for the process, which may be called on any thread.
+void at_check_failure(void (*run_first)());
 
 }  // namespace baton
 

@@ -11,6 +11,7 @@ bool is_retryable(ErrorCode code) {
     case ErrorCode::StaleIncarnation:
     case ErrorCode::GrantRevoked:
     case ErrorCode::ChecksumMismatch:
+    case ErrorCode::ProtocolError:
     case ErrorCode::Timeout:
     case ErrorCode::Preempted:
     case ErrorCode::Draining:

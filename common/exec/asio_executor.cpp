@@ -48,7 +48,9 @@ void AsioExecutor::post(Task task) {
     at_end_.push_back(std::move(task));
     return;
   }
-  on_their_way_ += is_own ? 1 : 0;
+  if (is_own) {
+    ++on_their_way_;  // the strand's own: no other thread may so much as write it unchanged
+  }
   boost::asio::post(strand_, [this, is_own, task = std::move(task)]() mutable {
     on_their_way_ -= is_own ? 1 : 0;
     const Turn turn(*this);

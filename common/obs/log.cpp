@@ -1,16 +1,20 @@
 #include "common/obs/log.h"
 
+#include <spdlog/details/null_mutex.h>
 #include <spdlog/formatter.h>
 #include <spdlog/logger.h>
+#include <spdlog/sinks/base_sink.h>
 #include <spdlog/sinks/null_sink.h>
 #include <spdlog/sinks/ostream_sink.h>
-#include <spdlog/sinks/stdout_sinks.h>
 
 #include <algorithm>
 #include <chrono>
 #include <ctime>
 #include <iterator>
 #include <optional>
+
+#include "common/obs/line_writer.h"
+#include "common/obs/metrics.h"
 
 namespace baton {
 namespace {
@@ -112,6 +116,28 @@ class LineFormatter final : public spdlog::formatter {
   const bool json_;
 };
 
+// No mutex: the formatter has no state that changes, and the writer has its own.
+class StderrSink final : public spdlog::sinks::base_sink<spdlog::details::null_mutex> {
+ private:
+  void sink_it_(const spdlog::details::log_msg& msg) override {
+    spdlog::memory_buf_t line;
+    formatter_->format(msg, line);
+    stderr_lines().push(std::string(line.data(), line.size()));
+  }
+  void flush_() override {}
+};
+
+// In the log's own format, whichever it is.
+void tell_gaps(const LineFormatter& format) {
+  stderr_lines().tell_gaps([format = std::shared_ptr(format.clone())](std::uint64_t dropped) {
+    const std::string told = fmt::format(
+        "log lines dropped here: {}; what reads the log was too slow, or did not", dropped);
+    spdlog::memory_buf_t line;
+    format->format({"", spdlog::level::warn, told}, line);
+    return std::string(line.data(), line.size());
+  });
+}
+
 }  // namespace
 
 Logger::Logger(std::shared_ptr<spdlog::logger> sink)
@@ -128,14 +154,16 @@ Result<Logger> Logger::create(const LogOptions& options, std::ostream* stream) {
     return fail(ErrorCode::InvalidArgument,
                 fmt::format("unknown log format '{}': text or json", options.format));
   }
+  const LineFormatter format(options.process, options.format == "json");
   spdlog::sink_ptr sink;
   if (stream != nullptr) {
     sink = std::make_shared<spdlog::sinks::ostream_sink_mt>(*stream, true);
   } else {
-    sink = std::make_shared<spdlog::sinks::stderr_sink_mt>();
+    sink = std::make_shared<StderrSink>();
+    tell_gaps(format);
   }
   auto logger = std::make_shared<spdlog::logger>(options.process, std::move(sink));
-  logger->set_formatter(std::make_unique<LineFormatter>(options.process, options.format == "json"));
+  logger->set_formatter(format.clone());
   logger->set_level(to_spdlog(*level));
   logger->flush_on(spdlog::level::trace);
   return Logger(std::move(logger));
@@ -155,6 +183,15 @@ void Logger::write(LogLevel level, std::string_view message) const {
     warnings_->fetch_add(1, std::memory_order_relaxed);
   }
   sink_->log(to_spdlog(level), spdlog::string_view_t(message.data(), message.size()));
+}
+
+void export_dropped_lines(Metrics& metrics) {
+  const Counter counter = metrics.counter("baton_log_lines_dropped_total",
+                                          "Log lines dropped since nothing took them from stderr");
+  metrics.before_print([counter, told = std::uint64_t{0}]() mutable {
+    const std::uint64_t dropped = stderr_lines().dropped();
+    counter.add(static_cast<double>(dropped - std::exchange(told, dropped)));
+  });
 }
 
 }  // namespace baton

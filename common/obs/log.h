@@ -2,8 +2,8 @@
 // by reference to whoever logs. Text of prompts and answers never goes into a log line, nor keys or
 // tokens of the cluster.
 //
-// Owner: the composition root. Thread: any. Failure: creating one refuses an unknown level or
-// format; writing never fails.
+// Owner: the composition root. Thread: any; no line waits for whoever reads stderr (line_writer.h).
+// Failure: creating one refuses an unknown level or format; writing never fails.
 #pragma once
 
 #include <fmt/format.h>
@@ -23,6 +23,8 @@ class logger;
 }
 
 namespace baton {
+
+class Metrics;
 
 enum class LogLevel : std::uint8_t { Trace, Debug, Info, Warn, Error };
 
@@ -80,5 +82,8 @@ class Logger {
   std::shared_ptr<spdlog::logger> sink_;
   std::shared_ptr<std::atomic<std::uint64_t>> warnings_;
 };
+
+// Counts the lines that stderr did not take.
+void export_dropped_lines(Metrics& metrics);
 
 }  // namespace baton

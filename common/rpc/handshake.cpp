@@ -29,8 +29,11 @@ Greeter::Greeter(Executor& executor,
       log_(log) {}
 
 void Greeter::add(std::unique_ptr<Channel> channel) {
-  if (is_full()) {
-    return turn_away(channel->remote());
+  if (stopped_) {
+    return;
+  }
+  if (pending_.size() >= max_pending_) {
+    turn_oldest_away();
   }
   ++stats_.accepted;
   const auto number = ++last_;
@@ -73,11 +76,12 @@ void Greeter::lost(std::uint64_t number, const Error& error) {
   }
 }
 
-void Greeter::turn_away(const std::string& remote) {
-  ++stats_.accepted;
+void Greeter::turn_oldest_away() {
+  const auto oldest = take(pending_.begin()->first);
   ++stats_.turned_away;
   refused_.crowd.add();
-  tell(remote, "too many connections have not said yet who they are");
+  tell(oldest->remote(), "others came, and too many have not said yet who they are");
+  oldest->abort({ErrorCode::Busy, "no place without a Hello"});  // at once, not after a linger
 }
 
 void Greeter::tell(const std::string& remote, const std::string& why) {

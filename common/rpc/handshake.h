@@ -7,9 +7,9 @@
 
 #include <chrono>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
-#include <unordered_map>
 
 #include "common/exec/executor.h"
 #include "common/obs/log.h"
@@ -29,10 +29,9 @@ class Greeter : public std::enable_shared_from_this<Greeter> {
           RefusedProbe refused = {},
           const Logger* log = nullptr);
 
+  // With `max_pending` others that have not said Hello, the oldest of these is turned away: a node
+  // says Hello at once, and strangers that are silent do not keep it out.
   void add(std::unique_ptr<Channel> channel);
-  // One more would be turned away; `turn_away` counts it without a channel.
-  bool is_full() const { return stopped_ || pending_.size() >= max_pending_; }
-  void turn_away(const std::string& remote);
   // Drops what is pending and accepts no more.
   void stop();
   const ListenerStats& stats() const { return stats_; }
@@ -43,6 +42,7 @@ class Greeter : public std::enable_shared_from_this<Greeter> {
     TimerHandle timer;
   };
   void lost(std::uint64_t number, const Error& error);
+  void turn_oldest_away();
   // Tells in the log, at most once in a while.
   void tell(const std::string& remote, const std::string& why);
   void first_frame(std::uint64_t number, wire::Frame frame);
@@ -59,7 +59,7 @@ class Greeter : public std::enable_shared_from_this<Greeter> {
   std::uint64_t untold_ = 0;
   bool stopped_ = false;
   std::uint64_t last_ = 0;
-  std::unordered_map<std::uint64_t, Pending> pending_;
+  std::map<std::uint64_t, Pending> pending_;  // by age
   ListenerStats stats_;
 };
 

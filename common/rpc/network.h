@@ -47,7 +47,7 @@ struct ListenerStats {
   std::uint64_t untrusted = 0;    // no certificate of the cluster's authority
   std::uint64_t malformed = 0;    // bytes that are no Hello
   std::uint64_t timed_out = 0;    // no whole Hello in time
-  std::uint64_t turned_away = 0;  // too many handshakes at once
+  std::uint64_t turned_away = 0;  // the oldest of too many without a Hello
 };
 
 // Accepts until stopped or dropped; channels already handed over stay.

@@ -15,7 +15,7 @@ struct RefusedProbe {
   Counter untrusted;  // no certificate of the cluster's authority
   Counter malformed;  // bytes that are no Hello
   Counter late;       // no whole Hello in time
-  Counter crowd;      // too many handshakes at once
+  Counter crowd;      // the oldest of too many without a Hello
 };
 
 }  // namespace baton

@@ -233,13 +233,6 @@ class TcpAccepting : public std::enable_shared_from_this<TcpAccepting> {
       timer_ = executor_.call_after(kAcceptPause, [this] { accept(); });
       return;
     }
-    if (greeter_->is_full()) {
-      error_code unknown;
-      const auto remote = socket.remote_endpoint(unknown);
-      greeter_->turn_away(unknown ? "a closed socket" : endpoint_text(remote));
-      accept();
-      return;
-    }
     auto connection = std::make_shared<TcpConnection>(
         executor_, std::move(socket), TcpConnection::Side::Accepted, options_);
     connection->start();

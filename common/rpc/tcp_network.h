@@ -24,7 +24,8 @@ struct RpcOptions {
   RefusedProbe refused;
   std::size_t max_queued_bytes = std::size_t{16} << 20;
   std::chrono::milliseconds hello_timeout{5'000};  // accepted socket to whole Hello
-  std::size_t max_handshakes = 128;                // accepted sockets without a Hello yet
+  // Accepted sockets without a Hello yet, at least one; one more costs the oldest its place.
+  std::size_t max_handshakes = 128;
 };
 
 class TcpNetwork final : public Network {

@@ -115,6 +115,15 @@ void Membership::stop() {
   models_.clear();
 }
 
+const Node* Membership::other_with_address(const wire::Hello& hello) const {
+  const auto found = std::ranges::find_if(nodes_, [&](const auto& entry) {
+    const Node& node = *entry.second;
+    return node.name != hello.node() && node.control_address == hello.control_address() &&
+           node.health == PeerHealth::Alive;
+  });
+  return hello.control_address().empty() || found == nodes_.end() ? nullptr : found->second.get();
+}
+
 std::optional<wire::Refusal> Membership::check(const wire::Hello& hello) const {
   const auto same_name = nodes_.find(hello.node());
   HelloExpectations expected;
@@ -142,6 +151,19 @@ std::optional<wire::Refusal> Membership::check(const wire::Hello& hello) const {
         fmt::format("a node named '{}' is here and alive, connected from {}; names are unique",
                     hello.node(),
                     same_name->second->channel->remote()));
+    taken.set_code(std::string(to_string(ErrorCode::Busy)));
+    return taken;
+  }
+  if (const Node* other = other_with_address(hello)) {
+    // Requests of the one would go to the other. As with names: a dead one's address is free.
+    wire::Refusal taken = refusal(
+        "control_address",
+        fmt::format("node '{}' is here and alive, connected from {}, and is dialled at {} as well; "
+                    "give each an address of its own, by control_listen or advertise of {}.pool",
+                    other->name,
+                    other->channel->remote(),
+                    hello.control_address(),
+                    hello.role()));
     taken.set_code(std::string(to_string(ErrorCode::Busy)));
     return taken;
   }

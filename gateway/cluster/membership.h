@@ -1,6 +1,7 @@
 // Which nodes there are: they dial the gateway, say what they are, and stay as long as their
 // heartbeats come. A node whose model, layout, numerics, tokenizer or UCX version differs from the
-// first node of its model is refused by a message that names the field.
+// first node of its model is refused by a message that names the field; so is one with the name or
+// the address of another that is alive.
 //
 // Sequence of events, for each registration: on_up -> [on_change | on_tokens | on_kv_events |
 // on_granted]* -> on_down. A node that comes back under its name is a new registration; the old one
@@ -132,6 +133,8 @@ class Membership {
   HelloAnswer on_hello(const wire::Hello& hello);
   void on_accept(std::unique_ptr<Channel> channel, wire::Hello hello);
   std::optional<wire::Refusal> check(const wire::Hello& hello) const;
+  // A living node of another name that is dialled at this one's address; null: none.
+  const Node* other_with_address(const wire::Hello& hello) const;
   void on_frame(NodeHandle handle, wire::Frame frame);
   void on_heartbeat(Node& node, wire::Heartbeat& beat);
   void on_health(NodeHandle handle, PeerHealth health);

@@ -39,6 +39,54 @@ std::string printable(std::string_view raw) {
   return out;
 }
 
+bool is_word(char c) {
+  return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+}
+bool is_digit(char c) {
+  return c >= '0' && c <= '9';
+}
+
+// host:port, [host]:port, four numbers with dots, or a path from the root.
+bool names_a_place(std::string_view text) {
+  int dots = 0;  // in a row of numbers
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    const char before = i == 0 ? ' ' : text[i - 1];
+    const char after = i + 1 == text.size() ? ' ' : text[i + 1];
+    if (c == ':' && is_digit(after) && (is_word(before) || before == ']')) {
+      return true;
+    }
+    if (c == '/' && is_word(after) && !is_word(before) && before != '/' && before != '.') {
+      return true;
+    }
+    if (c == '.' && is_digit(before) && is_digit(after)) {
+      if (++dots == 3) {
+        return true;
+      }
+    } else if (!is_digit(c)) {
+      dots = 0;
+    }
+  }
+  return false;
+}
+
+// Null: the node's own.
+const char* words_for(ErrorCode code) {
+  switch (code) {
+    case ErrorCode::Busy:
+    case ErrorCode::NoBlocks:
+      return "The nodes have no room for the request now. Try again later.";
+    case ErrorCode::Preempted:
+    case ErrorCode::Draining:
+    case ErrorCode::Unavailable:
+      return "The nodes that worked on the request have left, and others could not go on with it.";
+    case ErrorCode::Timeout:
+      return "The nodes took too long for the request.";
+    default:
+      return nullptr;
+  }
+}
+
 ApiError server_error(int status, std::string code, std::string message, std::uint32_t retry_s) {
   ApiError error;
   error.status = status;
@@ -132,6 +180,16 @@ ApiError to_api_error(const Error& error) {
       return server_error(
           500, "internal_error", "The server had an error while working on the request.", 0);
   }
+}
+
+ApiError to_client_error(const Error& of_a_node) {
+  Error told = of_a_node;
+  if (const char* words = words_for(told.code)) {
+    told.message = words;
+  } else if (names_a_place(told.message)) {
+    told.message = "The request is not one that the model's nodes can serve.";
+  }
+  return to_api_error(told);
 }
 
 std::string error_body(const ApiError& error) {

@@ -1,5 +1,5 @@
 // An error as a client of the OpenAI API sees it: HTTP status and the four keys of the error
-// object. Node names and addresses never reach it.
+// object. Addresses and paths of the cluster never reach it.
 //
 // Thread: plain values. Failure: none.
 #pragma once
@@ -34,8 +34,12 @@ ApiError model_not_found(std::string_view model);
 ApiError no_such_path(std::string_view method, std::string_view path);
 ApiError method_not_allowed(std::string_view method, std::string_view path, std::string_view allow);
 
-// What a client is told about an error of the cluster.
+// What a client is told about an error of our own, in its own words.
 ApiError to_api_error(const Error& error);
+// What it is told about an error that a node has sent, or that a connection to one ended with. Such
+// sentences are for the log: they may hold addresses and paths. Kept is what speaks of the request
+// itself and names no place.
+ApiError to_client_error(const Error& of_a_node);
 
 // {"error":{"message":…,"type":…,"param":…,"code":…}}
 std::string error_body(const ApiError& error);

@@ -26,7 +26,7 @@ enum class FailoverReason : std::uint8_t {
   Preempted,    // the decode node needed the blocks
   NoCapacity,   // busy or out of blocks after the grant
   Checksum,     // received blocks differ from those sent
-  Peer,         // a node lost its peer, or the lease ended
+  Peer,         // a node lost its peer, or the lease ended, or one broke the rules of the wire
   Timeout,      // a leg took too long
 };
 inline constexpr std::size_t kNumFailoverReasons = 8;

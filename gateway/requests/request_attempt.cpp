@@ -176,7 +176,7 @@ void RequestTracker::on_tokens(Node& node, const wire::TokenFrame& frame) {
       log_.warn("node '{}' sent a broken token event: {}", node.name, event.error().message);
       Tracked* tracked = find(RequestId{message.request()});
       if (tracked != nullptr && is_at_work(*tracked, node)) {
-        node_reports(*tracked, node, event.error());
+        breaks_the_wire(*tracked, node, event.error());
       }
       continue;
     }
@@ -228,7 +228,7 @@ void RequestTracker::on_event(Node& node, TokenEvent event) {
   ready_.clear();
   const auto repeats = tracked->order.dropped();
   if (const auto pushed = tracked->order.push(std::move(event), ready_); !pushed) {
-    return node_reports(*tracked, node, pushed.error());
+    return breaks_the_wire(*tracked, node, pushed.error());
   }
   if (tracked->order.dropped() != repeats) {
     probe_.stale_events.add();

@@ -91,7 +91,7 @@ void RequestTracker::node_reports(Tracked& tracked,
               error.message);
     probe_.failed_attempts.add();
     send_cancel(tracked, "attempt failed");
-    return give_up(tracked, error);
+    return give_up(tracked, to_client_error(error));
   }
   if (*reason == FailoverReason::Draining) {
     // Its heartbeat will say so too; until then nothing new for it.
@@ -122,6 +122,15 @@ void RequestTracker::node_reports(Tracked& tracked,
   }
   failure.at_work = tracked.has_begun_on(failure.culprit);
   attempt_failed(tracked, std::move(failure));
+}
+
+void RequestTracker::breaks_the_wire(Tracked& tracked, const Node& node, const Error& error) {
+  health_.failed({node.life(), {}}, tracked.begun, executor_.now());
+  attempt_failed(tracked,
+                 {.culprit = node.handle,
+                  .reason = FailoverReason::Peer,
+                  .error = error,
+                  .at_work = tracked.has_begun_on(node.handle)});
 }
 
 void RequestTracker::charge(const Tracked& tracked,
@@ -189,7 +198,7 @@ void RequestTracker::on_node_down(Node& node, const Error& why) {
     const Blame blame = *std::exchange(tracked->blame, std::nullopt);
     if (!tracked->budget.was_death(tracked->num_output(), blame.at_work)) {
       send_cancel(*tracked, "too many nodes died");
-      give_up(*tracked, why);
+      give_up(*tracked, to_client_error(why));
     }
   }
   wake();
@@ -219,14 +228,15 @@ void RequestTracker::attempt_failed(Tracked& tracked, Failure failure) {
     return wake();
   }
   if (executor_.now() >= tracked.deadline) {
-    return give_up(tracked, Error{ErrorCode::Timeout, "The request did not finish in time."});
+    return give_up(tracked,
+                   to_api_error(Error{ErrorCode::Timeout, "The request did not finish in time."}));
   }
   if (!tracked.budget.spend(failure.reason, tracked.num_output(), failure.at_work)) {
     log_.error("request {:016x} ends after {} failovers; {} nodes died under it without progress",
                tracked.request.id.value,
                tracked.budget.failovers() - 1,
                tracked.budget.node_losses());
-    return give_up(tracked, failure.error);
+    return give_up(tracked, to_client_error(failure.error));
   }
   probe_.failover(failure.reason);
   ++tracked.figures.failovers;
@@ -279,14 +289,14 @@ void RequestTracker::wait_again(Tracked& tracked, const std::string& reason) {
 
 // ---- the end
 
-void RequestTracker::give_up(Tracked& tracked, const Error& error) {
+void RequestTracker::give_up(Tracked& tracked, ApiError error) {
   if (tracked.phase == Phase::Queued) {
     queue_.leave(tracked.request.model, tracked.ticket);
   }
   if (tracked.phase == Phase::Ending) {
     end(tracked, Phase::Finished, FinishReason::Stop, std::nullopt);
   } else {
-    end(tracked, Phase::Failed, FinishReason::Error, to_api_error(error));
+    end(tracked, Phase::Failed, FinishReason::Error, std::move(error));
   }
   wake();
 }

@@ -184,10 +184,12 @@ class RequestTracker {
                     const Node& node,
                     const Error& error,
                     bool is_refusal = false);
+  // What the node itself has sent for it is against the rules: nobody else is to blame.
+  void breaks_the_wire(Tracked& tracked, const Node& node, const Error& error);
   void attempt_failed(Tracked& tracked, Failure failure);
   // Tells the breakers what a node's error speaks against.
   void charge(const Tracked& tracked, const Node& node, const Error& error, bool is_refusal);
-  void give_up(Tracked& tracked, const Error& error);
+  void give_up(Tracked& tracked, ApiError error);
   void end(Tracked& tracked, Phase phase, FinishReason finish, std::optional<ApiError> error);
   // Ends it from outside of the nodes' doing; one that is Ending has all its text.
   void end_early(Tracked& tracked, const std::string& reason, ApiError error);

@@ -25,6 +25,7 @@
 #include "common/config/hosts.h"
 #include "common/exec/asio_executor.h"
 #include "common/obs/admin_server.h"
+#include "common/obs/line_writer.h"
 #include "common/rpc/control_tls.h"
 #include "common/rpc/tcp_network.h"
 #include "node/host/model_host.h"
@@ -47,7 +48,7 @@ struct Arguments {
 };
 
 int report(const NodeProgram& program, const Error& error) {
-  fmt::print(stderr, "{}: {}\n", program.name, error.message);
+  stderr_lines().push(fmt::format("{}: {}\n", program.name, error.message));
   return error.code == ErrorCode::InvalidConfig ? kUsage : kFailed;
 }
 
@@ -220,6 +221,7 @@ Result<std::string> serve(const Arguments& arguments, const NodeProgram& program
   }
 
   Metrics metrics;
+  export_dropped_lines(metrics);
   const RandomSource random = system_random();
   NodeIdentity identity{.name = entry.name,
                         .role = info.role,
@@ -336,6 +338,7 @@ Error execute_as(const std::string& role, int argc, char** argv) {
   }
   pointers.push_back(nullptr);
   // No connection or device of this life may stay open in the next one.
+  stderr_lines().flush();
   constexpr unsigned kAfterStderr = 3;
   ::close_range(kAfterStderr, ~0U, CLOSE_RANGE_CLOEXEC);
   std::error_code gone;  // the file may have been replaced meanwhile

@@ -277,7 +277,7 @@ TEST_F(NodeFaults, SilentLeaseExpiresAndItsLateCommitIsRefused) {
   cluster_.executor().advance(grant.ttl + milliseconds(1));
   const Answer& answer = cluster_.finish(request);
   ASSERT_TRUE(answer.error);
-  EXPECT_EQ(answer.error->code, ErrorCode::Timeout);
+  EXPECT_EQ(answer.error->code, ErrorCode::PeerStalled);
   EXPECT_EQ(decode().grants().stats().expired, 1U);
   const auto intruder = dial_decode();
   EXPECT_FALSE(send_commit(*intruder, commit_of(grant, request)));

@@ -240,9 +240,28 @@ TEST_F(NodesHandOn, AMessageThatIsLostAloneEndsByItsGrant) {
   cluster_.executor().advance(cluster_.grant(request).ttl + milliseconds(1));
   const Answer& answer = cluster_.finish(request);
   ASSERT_TRUE(answer.error);
-  EXPECT_EQ(answer.error->code, ErrorCode::Timeout);
+  EXPECT_EQ(answer.error->code, ErrorCode::PeerStalled)
+      << "the prefill node is avoided, not the pair";
   EXPECT_EQ(decode().grants().stats().expired, 1U);
   expect_all_over();
+}
+
+// Its heartbeats come, and none says that it works on the request.
+TEST_F(NodesHandOn, APrefillNodeThatStaysSilentIsGivenUpLongBeforeTheDeadline) {
+  link();
+  cluster_.set_control_hook(
+      [](const std::string&, const std::string& to, const wire::Frame& frame) {
+        return FrameFate{.drop = to == "p0" && frame.has_prefill()};
+      });
+  const GenerateRequest request = make_request(1, 90, 6);
+  cluster_.start(request, "p0", "d0");
+  ASSERT_TRUE(run_until_handed(1));
+  const ClusterSection cluster;
+  cluster_.executor().advance(milliseconds(2'000) + 2 * cluster.dead_after * cluster.heartbeat +
+                              milliseconds(1));
+  ASSERT_TRUE(cluster_.answer(request).error);
+  EXPECT_EQ(cluster_.answer(request).error->code, ErrorCode::PeerStalled);
+  cluster_.settle();
 }
 
 TEST_F(NodesHandOn, APrefillNodeThatDiesEndsWhatItWasHanded) {

@@ -102,7 +102,7 @@ TEST_F(ResumeTest, ABiggerOutputThanTheLimitIsRefused) {
   cluster_.start(request, "", "d0");
   const Answer& answer = cluster_.finish(request);
   ASSERT_TRUE(answer.error);
-  EXPECT_FALSE(is_retryable(answer.error->code));
+  EXPECT_EQ(answer.error->code, ErrorCode::ProtocolError);
 }
 
 }  // namespace

@@ -142,7 +142,8 @@ wire::Hello ScriptedNode::hello() const {
   hello.set_node(options_.name);
   hello.set_incarnation(incarnation_);
   hello.set_ucx_version("1.13.1");
-  hello.set_control_address("127.0.0.1:1");
+  hello.set_control_address(options_.address.empty() ? options_.name + ".test:1"
+                                                     : options_.address);
   wire::ModelIdentity& model = *hello.mutable_model();
   model.set_id(options_.model);
   model.set_weights_hash(options_.weights_hash);
@@ -282,7 +283,7 @@ void ScriptedNode::reserve(const GenerateRequest& request, const wire::Reserve& 
   grant.lease = LeaseId{request.id.value, request.attempt.value + 1};
   grant.epoch = Epoch{1};
   grant.layout_hash = layout_of(options_).hash();
-  grant.control_address = "127.0.0.1:1";
+  grant.control_address = hello().control_address();
   grant.runs = {BlockRun{
       BlockId{0}, layout_of(options_).blocks_for(request.prompt.size() + request.output.size())}};
   wire::Frame reply;

@@ -84,6 +84,7 @@ struct ScriptedNodeOptions {
   std::uint32_t layers = 2;
   std::uint32_t context_length = 4096;
   std::chrono::milliseconds heartbeat{100};
+  std::string address = {};  // where others would dial it; empty: one of its own
 };
 
 class ScriptedCluster;

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <ucs/debug/log_def.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -11,6 +10,7 @@
 #include <mutex>
 #include <string_view>
 
+#include "common/obs/line_writer.h"
 #include "transfer/ucx/settings.h"
 
 namespace baton::transfer {
@@ -35,8 +35,7 @@ ucs_log_func_rc_t write_line(const char* /*file*/,
   std::vsnprintf(text.data(), text.size(), format, arguments);
   const std::string message = filter_unused_settings(text.data());
   if (!message.empty()) {
-    const std::string line = fmt::format("ucx {}: {}\n", kLevelNames[level], message);
-    [[maybe_unused]] const auto written = ::write(STDERR_FILENO, line.data(), line.size());
+    stderr_lines().push(fmt::format("ucx {}: {}\n", kLevelNames[level], message));
   }
   return UCS_LOG_FUNC_RC_STOP;
 }

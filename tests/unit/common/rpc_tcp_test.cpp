@@ -463,15 +463,30 @@ TEST_F(RpcTcp, FragmentedHelloIsWhole) {
   EXPECT_EQ(greeted_.wait_all(), std::vector<std::string>{"pieces"});
 }
 
-TEST_F(RpcTcp, TooManyHandshakesAreTurnedAway) {
+TEST_F(RpcTcp, OldestOfTooManySilentOnesIsTurnedAway) {
   RpcOptions options;
   options.max_handshakes = 2;
+  options.hello_timeout = std::chrono::hours(1);
   listen(options);
   auto a = raw_socket();
   auto b = raw_socket();
   auto c = raw_socket();
-  wait_for_end(c);
+  wait_for_end(a);
   EXPECT_EQ(stats().turned_away, 1U);
+}
+
+TEST_F(RpcTcp, SilentStrangersKeepNobodyOut) {
+  RpcOptions options;
+  options.max_handshakes = 2;
+  options.hello_timeout = std::chrono::hours(1);
+  listen(options);
+  std::vector<boost::asio::ip::tcp::socket> strangers;
+  for (int i = 0; i < 5; ++i) {
+    strangers.push_back(raw_socket());
+  }
+  ASSERT_TRUE(dial());
+  EXPECT_EQ(stats().welcomed, 1U);
+  EXPECT_EQ(stats().turned_away, 4U);  // the fifth waits still
 }
 
 TEST_F(RpcTcp, FramesRightAfterWelcomeAreNotLost) {

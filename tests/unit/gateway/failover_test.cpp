@@ -210,11 +210,24 @@ TEST_F(FailoverTest, ATokenOutsideOfTheVocabularyIsTheNodesFault) {
       break;
     }
   }
+  EXPECT_EQ(sink->text(), before) << "none of it is given to the client";
+  add("d1");
   pass(500);
-  ASSERT_TRUE(sink->end);
-  ASSERT_TRUE(sink->end->error);
-  EXPECT_GE(sink->end->error->status, 500);
-  EXPECT_EQ(sink->text(), before);
+  expect_whole(*sink);
+  EXPECT_EQ(sink->end->figures.decode_node, "d1") << "the node is avoided, not its pair alone";
+  EXPECT_EQ(failovers(FailoverReason::Peer), 1);
+}
+
+TEST_F(FailoverTest, ANodeThatBreaksTheWireAgainAndAgainEndsTheRequest) {
+  start();
+  add("p0");
+  add("d0", error_at(4, ErrorCode::ProtocolError, 1000));
+  const auto sink = submit(1);
+  pass(3'000);
+  ASSERT_TRUE(sink->end && sink->end->error);
+  EXPECT_EQ(sink->end->error->status, 502);
+  EXPECT_EQ(sink->end->figures.attempts, FailoverLimits{}.max_faults);
+  expect_quiet();
 }
 
 TEST_F(FailoverTest, TokensOfAnOlderAttemptAreDropped) {
@@ -247,6 +260,7 @@ TEST_F(FailoverTest, RetryableErrorsOfEveryKindGoOnElsewhere) {
                                ErrorCode::StaleIncarnation,
                                ErrorCode::GrantRevoked,
                                ErrorCode::ChecksumMismatch,
+                               ErrorCode::ProtocolError,
                                ErrorCode::Timeout,
                                ErrorCode::Unavailable,
                                ErrorCode::Preempted,
@@ -261,6 +275,44 @@ TEST_F(FailoverTest, RetryableErrorsOfEveryKindGoOnElsewhere) {
     expect_whole(*sink);
     EXPECT_EQ(sink->end->figures.failovers, 1U) << to_string(code);
     TearDown();
+  }
+}
+
+// Nodes say to each other where they are; clients are not told.
+TEST_F(FailoverTest, NoPlaceOfTheClusterReachesAClient) {
+  for (int i = 0; i <= static_cast<int>(ErrorCode::Internal); ++i) {
+    start();
+    NodeScript script;
+    script.prefill_late_error = Error{
+        static_cast<ErrorCode>(i),
+        "10.1.2.3:7001 did not answer, nor [fd00::7]:7001 or node-7.internal:7001, of /srv/secret"};
+    add("p0", script);
+    add("d0");
+    const auto sink = submit(1);
+    pass(120'000);
+    ASSERT_TRUE(sink->end && sink->end->error) << i;
+    EXPECT_FALSE(sink->end->error->message.empty()) << i;
+    for (const char* inside : {"10.1.2.3", "7001", "fd00", "node-7", "/srv", "secret"}) {
+      EXPECT_EQ(sink->end->error->message.find(inside), std::string::npos)
+          << to_string(static_cast<ErrorCode>(i)) << ": " << sink->end->error->message;
+    }
+    TearDown();
+  }
+}
+
+// Each of these by itself gives a sentence away; one about the request is kept.
+TEST(ClientError, KeepsWhatSpeaksOfTheRequest) {
+  const auto told = [](std::string message) {
+    return to_client_error(Error{ErrorCode::InvalidArgument, std::move(message)}).message;
+  };
+  for (const char* kept : {"min_tokens 7 is above max_tokens 5 (see a/b)",
+                           "node decode-0 takes no grammars: 1.5.2",
+                           "token 9: not in the vocabulary"}) {
+    EXPECT_EQ(told(kept), kept);
+  }
+  for (const char* place :
+       {"10.1.2.3", "host:71", "[::1]:71", "cannot open /etc/x", "\"/etc/x\""}) {
+    EXPECT_EQ(told(place), "The request is not one that the model's nodes can serve.") << place;
   }
 }
 

@@ -277,8 +277,12 @@ TEST_F(TrackerTest, BrokenEventsEndTheAttemptNotTheGateway) {
   for (const Node* node : membership->nodes()) {
     tracker->on_tokens(*membership->find(node->handle), frame);
   }
-  pass(100);
-  ASSERT_TRUE(sink->end && sink->end->error);
+  EXPECT_EQ(probe.bad_events.value(), 2);
+  pass(1'000);
+  ASSERT_TRUE(sink->end);
+  EXPECT_FALSE(sink->end->error);
+  EXPECT_EQ(sink->text(), "Hello world$");
+  EXPECT_EQ(sink->end->figures.failovers, 1U);
   expect_quiet();
 }
 
@@ -372,6 +376,44 @@ TEST_F(TrackerTest, ASecondNodeOfOneNameIsRefusedWhileTheFirstIsAlive) {
   EXPECT_NE(second.refused()->message.find("names are unique"), std::string::npos);
   EXPECT_EQ(membership->stats().replaced, 0U);
   EXPECT_EQ(membership->stats().lost, 0U);
+}
+
+TEST_F(TrackerTest, ASecondNodeWithOneAddressIsRefusedWhileTheFirstIsAlive) {
+  start();
+  add("p0");
+  add("d0");
+  ScriptedNodeOptions options = options_of("d1");
+  options.address = "d0.test:1";
+  ScriptedNode& second = cluster->add(options);
+  pass(5'000);
+  EXPECT_FALSE(second.is_up());
+  ASSERT_TRUE(second.refused());
+  for (const char* said : {"control_address", "'d0'", "d0.test:1", "advertise of decode.pool"}) {
+    EXPECT_NE(second.refused()->message.find(said), std::string::npos) << second.refused()->message;
+  }
+  EXPECT_EQ(membership->stats().lost, 0U);
+  // One whose process is gone leaves its address to others.
+  cluster->node("d0").kill();
+  pass(5'000);
+  EXPECT_TRUE(second.is_up());
+}
+
+TEST_F(TrackerTest, ANodeComesBackAtItsOwnAddress) {
+  start();
+  add("p0");
+  add("d0").kill();
+  cluster->node("d0").start();
+  pass(50);
+  EXPECT_TRUE(cluster->node("d0").is_up());
+  // Its host was cut off: the connection looks open until heartbeats are missed.
+  cluster->node("d0").script().heartbeats = false;
+  ScriptedNodeOptions renamed = options_of("d1");
+  renamed.address = "d0.test:1";
+  ScriptedNode& second = cluster->add(renamed);
+  for (int i = 0; i < 3'000 && !second.is_up(); ++i) {
+    pass(1);
+  }
+  EXPECT_TRUE(second.is_up());
 }
 
 TEST_F(TrackerTest, AModelMayChangeOnceItsNodesAreGone) {
