@@ -15,6 +15,7 @@
 #include "cli/command.h"
 #include "common/config/catalogue.h"
 #include "common/config/cluster_config.h"
+#include "common/config/gateways.h"
 #include "common/config/yaml_tree.h"
 #include "engine/model/model.h"
 #include "engine/model/model_file.h"
@@ -117,10 +118,13 @@ int run(const CheckArguments& arguments) {
              config->prefill.pool.size(),
              config->decode.pool.size(),
              config->transfer.transport);
-  fmt::print("  gateway  API {}, control {}{}\n",
-             config->gateway.listen,
-             config->gateway.control_listen,
-             config->cluster.tls.is_on() ? ", certificates on both sides" : "");
+  for (const GatewayEntry& gateway : gateways_of(*config)) {
+    fmt::print("  gateway  {}API {}, control {}{}\n",
+               config->gateway.pool.empty() ? "" : gateway.name + ": ",
+               gateway.listen,
+               gateway.control_listen,
+               config->cluster.tls.is_on() ? ", certificates on both sides" : "");
+  }
   print_pool("prefill", config->prefill.pool);
   print_pool("decode", config->decode.pool);
   const auto path = resolve_model_path(config->model, CataloguePlaces::from_environment());

@@ -15,6 +15,7 @@
 #include "cli/http/api_client.h"
 #include "cli/signals.h"
 #include "common/config/cluster_config.h"
+#include "common/config/gateways.h"
 
 namespace baton::cli {
 namespace {
@@ -174,8 +175,8 @@ int run(const DrainArguments& arguments) {
     if (!config) {
       return report("drain", config.error());
     }
-    url =
-        (config->gateway.tls.certificate.empty() ? "http://" : "https://") + config->gateway.listen;
+    url = (config->gateway.tls.certificate.empty() ? "http://" : "https://") +
+          gateways_of(*config).front().listen;
   }
   ApiClient client(url);
   if (const auto nodes = nodes_of(client)) {

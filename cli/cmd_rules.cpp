@@ -1,6 +1,7 @@
 // baton rules: alert rules for Prometheus from the objectives of cluster.yaml.
 #include <fmt/format.h>
 
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -9,6 +10,7 @@
 #include "cli/command.h"
 #include "cli/rules/rules.h"
 #include "common/config/cluster_config.h"
+#include "common/config/gateways.h"
 
 namespace baton::cli {
 namespace {
@@ -21,9 +23,11 @@ struct RulesArguments {
   bool alertmanager = false;
 };
 
-// A port that the system chooses at each start cannot be scraped. True when there is none.
+// A port that the system chooses at each start cannot be scraped, nor two gateways at one address.
+// True when there is none of these.
 bool all_ports_known(const ClusterConfig& config) {
   bool known = true;
+  std::map<std::string, std::string> gateways;  // by address
   const auto look = [&known](std::string_view who, std::string_view address) {
     if (address.ends_with(":0")) {
       known = false;
@@ -31,7 +35,19 @@ bool all_ports_known(const ClusterConfig& config) {
           stderr, "baton rules: {} has port 0 in admin_listen; give it one of its own\n", who);
     }
   };
-  look("the gateway", config.gateway.admin_listen);
+  for (const GatewayEntry& gateway : gateways_of(config)) {
+    look(gateway.name, gateway.admin_listen);
+    const auto [first, is_new] = gateways.emplace(admin_address(gateway), gateway.name);
+    if (known && !is_new) {
+      known = false;
+      fmt::print(stderr,
+                 "baton rules: {} and {} have one address for metrics, {}; give each its own "
+                 "admin_listen in gateway.pool\n",
+                 first->second,
+                 gateway.name,
+                 first->first);
+    }
+  }
   for (const auto* pool : {&config.prefill.pool, &config.decode.pool}) {
     for (const NodeEntry& node : *pool) {
       look(node.name, node.admin_listen);

@@ -149,7 +149,7 @@ struct Gateway::Parts {
             network,
             log,
             config.cluster,
-            "gateway",
+            config.gateway.name,
             Incarnation{random()},
             MembershipHandlers{
                 [this](Node& node) { on_node_up(node); },
@@ -180,6 +180,7 @@ struct Gateway::Parts {
                                      request.figures.cached_tokens,
                                      request.output_tokens);
                       request.ended_unix_ms = unix_millis();
+                      request.gateway = config.gateway.name;
                       if (spans != nullptr && request.trace.is_exported) {
                         spans->add(spans_of(request));
                       }
@@ -233,7 +234,7 @@ struct Gateway::Parts {
   std::string status() {
     const TimePoint now = control.executor().now();
     return status_json(
-        "gateway", api.is_ready(), membership, health, tracker, pools.to_json(), now);
+        config.gateway.name, api.is_ready(), membership, health, tracker, pools.to_json(), now);
   }
 
   void tell_changes(const ClusterConfig& now) const {
@@ -273,6 +274,7 @@ struct Gateway::Parts {
     }
     if (auto running = tracker.describe(*number)) {
       running->ended_unix_ms = unix_millis();
+      running->gateway = config.gateway.name;
       return to_json(*running);
     }
     const EndedRequest* kept = ended.find(*number);

@@ -2,6 +2,7 @@
 // the objectives again, and the files that the configuration names.
 #include <fmt/format.h>
 #include <malloc.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <csignal>
@@ -11,6 +12,7 @@
 #include "common/base/file_limit.h"
 #include "common/base/version.h"
 #include "common/config/cluster_config.h"
+#include "common/config/gateways.h"
 #include "common/obs/line_writer.h"
 #include "gateway/gateway.h"
 
@@ -21,6 +23,18 @@ constexpr int kUsage = 2;  // exit status of a wrong command line or configurati
 int fail(const baton::Error& error) {
   baton::stderr_lines().push(fmt::format("baton-gateway: {}\n", error.message));
   return error.code == baton::ErrorCode::InvalidConfig ? kUsage : 1;
+}
+
+baton::Result<baton::ClusterConfig> read_config(const std::string& path,
+                                                const std::vector<std::string>& overrides,
+                                                const std::string& name) {
+  auto config = baton::load_config(path, overrides);
+  if (!config) {
+    return config;
+  }
+  char host[256] = {};
+  gethostname(host, sizeof(host) - 1);
+  return baton::as_gateway(std::move(*config), name, host);
 }
 
 // Large bodies are mapped on their own and go back to the system at once; the memory of usual ones
@@ -60,11 +74,15 @@ class Signals {
 
 int main(int argc, char** argv) {
   std::string config_path = "cluster.yaml";
+  std::string name;
   std::vector<std::string> overrides;
   CLI::App app{"Baton's gateway: the OpenAI API in front of prefill and decode nodes",
                "baton-gateway"};
   app.set_version_flag("--version", fmt::format("baton-gateway {}", baton::version()));
   app.add_option("--config", config_path, "Cluster configuration")->capture_default_str();
+  app.add_option("--name",
+                 name,
+                 "Which of gateway.pool, where it has several; without it any name of its own");
   app.add_option("--set", overrides, "key=value, over the file; may be repeated");
   app.footer(
       "SIGTERM drains, a second one ends at once; SIGHUP reads configuration, keys and "
@@ -74,6 +92,7 @@ int main(int argc, char** argv) {
       "configuration.\n"
       "Examples:\n"
       "  baton-gateway --config configs/local.yaml\n"
+      "  baton-gateway --config cluster.yaml --name gateway-1\n"
       "  baton-gateway --config cluster.yaml --set gateway.listen=0.0.0.0:8000 --set "
       "log.level=debug");
   try {
@@ -83,11 +102,12 @@ int main(int argc, char** argv) {
   }
 
   bound_kept_memory();
-  const auto config = baton::load_config(config_path, overrides);
+  const auto config = read_config(config_path, overrides, name);
   if (!config) {
     return fail(config.error());
   }
-  const auto log = baton::Logger::create({config->log.level, config->log.format, "gateway"});
+  const auto log =
+      baton::Logger::create({config->log.level, config->log.format, config->gateway.name});
   if (!log) {
     return fail(log.error());
   }
@@ -98,7 +118,7 @@ int main(int argc, char** argv) {
     return fail(gateway.error());
   }
   while (signals.wait() == SIGHUP) {
-    if (const auto again = baton::load_config(config_path, overrides)) {
+    if (const auto again = read_config(config_path, overrides, name)) {
       (*gateway)->reload(*again);
     } else {
       log->error("the configuration stays as it was: {}", again.error().message);

@@ -149,6 +149,36 @@ def test_little_traffic_calls_nobody(tmp_path, rules):
     run(tmp_path, rules, series, {30: {}})
 
 
+SEVERAL = {"cluster": {"token": "a-secret", "gateways": ["10.0.0.1:7000", "10.0.0.2:7000"]},
+           "gateway": {"listen": "0.0.0.0:8000", "control_listen": "10.0.0.1:7000",
+                       "admin_listen": "10.0.0.1:9400"},
+           "decode": {"local_prefill_max_tokens": 1048576, "pool": [{"name": "decode-0", "admin_listen": "10.0.0.1:9100"}]}}
+
+
+def scraped(tmp_path, config):
+    file = tmp_path / "cluster.yaml"
+    file.write_text(yaml.safe_dump(config))
+    [job] = yaml.safe_load(baton("--config", str(file), "--scrape"))["scrape_configs"]
+    return [(entry["labels"]["node"], *entry["targets"]) for entry in job["static_configs"]
+            if entry["labels"]["role"] == "gateway"]
+
+
+def test_every_gateway_is_scraped_under_its_own_name(tmp_path):
+    assert scraped(tmp_path, SEVERAL) == [("gateway-0", "10.0.0.1:9400"), ("gateway-1", "10.0.0.2:9400")]
+    pool = [{"name": "east", "control_listen": "10.0.0.1:7000", "admin_listen": "10.0.0.1:9401"},
+            {"name": "west", "control_listen": "10.0.0.2:7000", "admin_listen": "10.0.0.2:9402"}]
+    named = {**SEVERAL, "gateway": {**SEVERAL["gateway"], "pool": pool}}
+    assert scraped(tmp_path, named) == [("east", "10.0.0.1:9401"), ("west", "10.0.0.2:9402")]
+
+
+def test_gateways_of_one_host_want_addresses_of_their_own(tmp_path):
+    file = tmp_path / "cluster.yaml"
+    file.write_text(yaml.safe_dump({**SEVERAL, "cluster": {"token": "a-secret", "gateways": [
+        "10.0.0.1:7000", "10.0.0.1:7001"]}}))
+    done = subprocess.run([BATON, "rules", "--config", file, "--scrape"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2 and "gateway-0 and gateway-1 have one address" in done.stderr, done
+
+
 def test_scrape_and_alertmanager_examples(tmp_path):
     scrape = tmp_path / "prometheus.yml"
     scrape.write_text(baton("--config", str(CONFIG), "--scrape"))

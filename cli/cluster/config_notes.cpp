@@ -16,18 +16,29 @@ std::string_view port_of(std::string_view address) {
 }  // namespace
 
 std::string gateway_port_note(const ClusterConfig& config) {
-  const std::string& listen = config.gateway.control_listen;
   const auto& gateways = config.cluster.gateways;
-  if (port_of(listen) == "0" || std::ranges::any_of(gateways, [&](const std::string& address) {
-        return port_of(address) == port_of(listen);
-      })) {
-    return {};
+  const auto note = [&](std::string_view who, const std::string& key, const std::string& listen) {
+    const bool is_dialled = std::ranges::any_of(
+        gateways, [&](const std::string& address) { return port_of(address) == port_of(listen); });
+    return port_of(listen) == "0" || is_dialled
+               ? std::string()
+               : fmt::format(
+                     "{} takes nodes at port {} ({}.control_listen), but nodes dial {} "
+                     "(cluster.gateways)",
+                     who,
+                     port_of(listen),
+                     key,
+                     fmt::join(gateways, ", "));
+  };
+  const auto& pool = config.gateway.pool;
+  if (pool.empty()) {
+    return note("the gateway", "gateway", config.gateway.control_listen);
   }
-  return fmt::format(
-      "the gateway takes nodes at port {} (gateway.control_listen), but nodes dial {} "
-      "(cluster.gateways)",
-      port_of(listen),
-      fmt::join(gateways, ", "));
+  std::string first;
+  for (std::size_t i = 0; i < pool.size() && first.empty(); ++i) {
+    first = note(pool[i].name, fmt::format("gateway.pool.{}", i), pool[i].control_listen);
+  }
+  return first;
 }
 
 }  // namespace baton::cli

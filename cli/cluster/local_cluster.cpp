@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "cli/http/api_client.h"
+#include "common/config/gateways.h"
 
 namespace baton::cli {
 namespace {
@@ -57,23 +58,11 @@ Result<std::unique_ptr<LocalCluster>> LocalCluster::start(const LocalClusterOpti
                 options.config_file + ": decode.pool: a cluster needs at least one decode node");
   }
   std::unique_ptr<LocalCluster> cluster(new LocalCluster());
-  const auto choose = [&](const std::string& key, const std::string& text) {
-    return cluster->choose_address(key, text, options.free_ports);
-  };
-  BATON_ASSIGN(const HostPort api, choose("gateway.listen", config.gateway.listen));
-  BATON_ASSIGN(const HostPort control,
-               choose("gateway.control_listen", config.gateway.control_listen));
-  BATON_ASSIGN(const HostPort admin, choose("gateway.admin_listen", config.gateway.admin_listen));
+  // One from the section, or each of the pool.
+  const std::size_t num_gateways = std::max<std::size_t>(config.gateway.pool.size(), 1);
   std::vector<std::string> overrides = options.overrides;
-  if (admin.to_string() != config.gateway.admin_listen) {
-    overrides.push_back("gateway.admin_listen=" + admin.to_string());
-  }
-  if (api.to_string() != config.gateway.listen) {
-    overrides.push_back("gateway.listen=" + api.to_string());
-  }
-  if (control.to_string() != config.gateway.control_listen) {
-    overrides.push_back("gateway.control_listen=" + control.to_string());
-    overrides.push_back("cluster.gateways.0=" + control.to_string());
+  for (std::size_t i = 0; i < num_gateways; ++i) {
+    BATON_TRY(cluster->place_gateway(config, i, options.free_ports, overrides));
   }
   std::error_code error;
   fs::create_directories(options.run_folder, error);
@@ -81,12 +70,14 @@ Result<std::unique_ptr<LocalCluster>> LocalCluster::start(const LocalClusterOpti
     return fail(ErrorCode::IoError,
                 fmt::format("cannot make {}: {}", options.run_folder, error.message()));
   }
-  cluster->base_url_ =
-      (config.gateway.tls.certificate.empty() ? "http://" : "https://") + dialled(api);
-  cluster->admin_url_ = "http://" + dialled(admin);
   cluster->run_folder_ = options.run_folder;
-  cluster->members_.reserve(config.prefill.pool.size() + config.decode.pool.size() + 1);
-  BATON_TRY(cluster->add(options, "gateway", "gateway", "baton-gateway", overrides));
+  cluster->members_.reserve(config.prefill.pool.size() + config.decode.pool.size() + num_gateways);
+  for (std::size_t i = 0; i < num_gateways; ++i) {
+    const bool is_pool = !config.gateway.pool.empty();
+    BATON_ASSIGN(const ClusterConfig named,
+                 as_gateway(config, is_pool ? config.gateway.pool[i].name : "", "local"));
+    BATON_TRY(cluster->add(options, named.gateway.name, "gateway", "baton-gateway", overrides));
+  }
   const auto program = [](const NodeEntry& node, const char* of_role) {
     return node.any_role ? "baton-node" : of_role;
   };
@@ -103,6 +94,38 @@ Result<std::unique_ptr<LocalCluster>> LocalCluster::start(const LocalClusterOpti
         "{}\t{}\t{}\n", member.name, member.process.pid(), fmt::join(member.command, " "));
   }
   return cluster;
+}
+
+Status LocalCluster::place_gateway(const ClusterConfig& config,
+                                   std::size_t i,
+                                   bool free_ports,
+                                   std::vector<std::string>& overrides) {
+  const bool is_pool = !config.gateway.pool.empty();
+  const std::string section = is_pool ? fmt::format("gateway.pool.{}", i) : "gateway";
+  const GatewayEntry entry = is_pool ? config.gateway.pool[i]
+                                     : GatewayEntry{"",
+                                                    config.gateway.listen,
+                                                    config.gateway.control_listen,
+                                                    config.gateway.admin_listen};
+  const auto choose = [&](const char* key, const std::string& text) -> Result<HostPort> {
+    BATON_ASSIGN(const HostPort address,
+                 choose_address(fmt::format("{}.{}", section, key), text, free_ports));
+    if (address.to_string() != text) {
+      overrides.push_back(fmt::format("{}.{}={}", section, key, address.to_string()));
+    }
+    return address;
+  };
+  BATON_ASSIGN(const HostPort api, choose("listen", entry.listen));
+  BATON_ASSIGN(const HostPort control, choose("control_listen", entry.control_listen));
+  BATON_ASSIGN(const HostPort admin, choose("admin_listen", entry.admin_listen));
+  if (control.to_string() != entry.control_listen) {
+    overrides.push_back(fmt::format("cluster.gateways.{}={}", i, control.to_string()));
+  }
+  if (i == 0) {
+    base_url_ = (config.gateway.tls.certificate.empty() ? "http://" : "https://") + dialled(api);
+    admin_url_ = "http://" + dialled(admin);
+  }
+  return {};
 }
 
 Result<HostPort> LocalCluster::choose_address(const std::string& key,
@@ -132,10 +155,8 @@ Status LocalCluster::add(const LocalClusterOptions& options,
                          const std::string& program,
                          const std::vector<std::string>& overrides) {
   ChildOptions child;
-  child.command = {options.bin_folder + "/" + program, "--config", options.config_file};
-  if (role != "gateway") {
-    child.command.insert(child.command.end(), {"--name", name});
-  }
+  child.command = {
+      options.bin_folder + "/" + program, "--config", options.config_file, "--name", name};
   for (const std::string& override_text : overrides) {
     child.command.insert(child.command.end(), {"--set", override_text});
   }
@@ -187,7 +208,8 @@ std::string LocalCluster::missing(const json::value& dashboard) const {
       absent.push_back(member.name);
     }
   }
-  const std::size_t nodes = members_.size() - 1;
+  const auto nodes = static_cast<std::size_t>(
+      std::ranges::count_if(members_, [](const Member& m) { return m.role != "gateway"; }));
   if (!absent.empty()) {
     return fmt::format("{} of {} nodes registered; not yet {}",
                        nodes - absent.size(),

@@ -1,5 +1,5 @@
-// A whole cluster of cluster.yaml as child processes of this one: a gateway and every node of both
-// pools. Used by `baton up` and by the benchmarks.
+// A whole cluster of cluster.yaml as child processes of this one: its gateways and every node of
+// both pools. Used by `baton up` and by the benchmarks.
 //
 // Owner: a command. Thread: the one that started it (children die with that thread). Failure:
 // `start` says what kept a process from starting; `wait_ready` names the process that died, how,
@@ -34,7 +34,7 @@ struct LocalClusterOptions {
 class LocalCluster {
  public:
   struct Member {
-    std::string name;  // gateway, or the node's name
+    std::string name;  // gateway, or the name in its pool
     std::string role;  // gateway, prefill, decode: at the start
     std::vector<std::string> command;
     std::string log;
@@ -49,16 +49,16 @@ class LocalCluster {
   LocalCluster(const LocalCluster&) = delete;
   LocalCluster& operator=(const LocalCluster&) = delete;
 
-  // Returns once the gateway serves and every node of the configuration is registered. It asks the
-  // gateway's admin listener, which wants neither a certificate for this name nor a key.
+  // Returns once the first gateway serves and every node of the configuration is registered. It
+  // asks that gateway's admin listener, which wants neither a certificate for this name nor a key.
   Status wait_ready(std::chrono::milliseconds limit, const Waiting& waiting);
   // Members that ended since the last look, already reaped.
   std::vector<const Member*> newly_dead();
   const std::vector<Member>& members() const { return members_; }
   const std::string& run_folder() const { return run_folder_; }
-  // At the loopback address where the gateway listens at every address.
+  // Of the first gateway; at the loopback address where it listens at every address.
   std::string base_url() const { return base_url_; }
-  // Of the gateway's dashboard and metrics.
+  // Of its dashboard and metrics.
   std::string admin_url() const { return admin_url_; }
   // "name: exit status 1; last lines of LOG: …" for a member that ended.
   static std::string obituary(const Member& member);
@@ -67,6 +67,11 @@ class LocalCluster {
 
  private:
   LocalCluster() = default;
+  // Chooses the addresses of the i-th gateway; those that differ become overrides.
+  Status place_gateway(const ClusterConfig& config,
+                       std::size_t i,
+                       bool free_ports,
+                       std::vector<std::string>& overrides);
   // The address to use for `key`: as configured, or with a free port when it is 0 or taken and that
   // is allowed.
   Result<HostPort> choose_address(const std::string& key, const std::string& text, bool free_ports);
@@ -78,7 +83,7 @@ class LocalCluster {
   // What is still missing, for people; empty when the cluster is ready.
   std::string missing(const json::value& dashboard) const;
 
-  std::vector<HeldAddress> held_;  // of the gateway
+  std::vector<HeldAddress> held_;  // of gateways
   std::vector<Member> members_;
   std::string base_url_;  // of the gateway's API
   std::string admin_url_;

@@ -22,20 +22,37 @@ std::string without_version(std::string url) {
   return url;
 }
 
-// The server's error object as an Error; text that is none is quoted.
-Error error_of(int status, const std::string& body) {
-  std::string message = body.substr(0, 300);
+// What a server says of an error: its error object, or that text; what is neither is quoted.
+struct ServerError {
+  std::string message;
+  std::string code;  // a word or a number; empty: none
+};
+
+ServerError server_error_of(const std::string& body) {
+  ServerError said{body.substr(0, 300), ""};
   json::error_code bad;
   const json::value value = json::parse(body, bad);
-  if (!bad && value.is_object()) {
-    if (const json::value* error = value.as_object().if_contains("error");
-        error != nullptr && error->is_object()) {
-      if (const json::value* text = error->as_object().if_contains("message");
-          text != nullptr && text->is_string()) {
-        message = text->as_string();
-      }
-    }
+  const json::value* error =
+      !bad && value.is_object() ? value.as_object().if_contains("error") : nullptr;
+  if (error != nullptr && error->is_string()) {
+    said.message = error->as_string();
   }
+  if (error == nullptr || !error->is_object()) {
+    return said;
+  }
+  if (const json::value* text = error->as_object().if_contains("message");
+      text != nullptr && text->is_string()) {
+    said.message = text->as_string();
+  }
+  if (const json::value* code = error->as_object().if_contains("code");
+      code != nullptr && !code->is_null()) {
+    said.code = code->is_string() ? std::string(code->as_string()) : json::serialize(*code);
+  }
+  return said;
+}
+
+// Of an answer that is an error.
+Error error_of(int status, const std::string& body) {
   ErrorCode code = ErrorCode::InvalidArgument;
   if (status >= 500) {
     code = ErrorCode::Unavailable;
@@ -44,7 +61,15 @@ Error error_of(int status, const std::string& body) {
   } else if (status == 404) {
     code = ErrorCode::NotFound;
   }
-  return Error{code, fmt::format("HTTP {}: {}", status, message)};
+  return Error{code, fmt::format("HTTP {}: {}", status, server_error_of(body).message)};
+}
+
+// Of an event in a stream that began well: it has no status, but a code of its own.
+Error error_of_event(const std::string& data) {
+  const ServerError said = server_error_of(data);
+  const bool is_busy = said.code == "rate_limit_exceeded" || said.code == "429";
+  return Error{is_busy ? ErrorCode::Busy : ErrorCode::Unavailable,
+               said.code.empty() ? said.message : fmt::format("{} ({})", said.message, said.code)};
 }
 
 Result<json::value> parse_body(const std::string& body) {
@@ -151,7 +176,7 @@ Status ApiClient::stream(const std::string& path,
       return false;
     }
     if (event.is_object() && event.as_object().contains("error")) {
-      result = std::unexpected(error_of(500, std::string(data)));
+      result = std::unexpected(error_of_event(std::string(data)));
       return false;
     }
     if (!on_event(event)) {

@@ -2,7 +2,8 @@
 // in the environment's BATON_API_KEY, when there is one.
 //
 // Thread: one caller at a time; `stop` from any thread ends a call that is under way. Failure:
-// Unavailable when nobody answers, else the sentence of the server's error object.
+// Unavailable when nobody answers, else the sentence of the server's error object: behind the HTTP
+// status, or, where it came in a stream that had begun, before the error's own code.
 #pragma once
 
 #include <boost/json.hpp>

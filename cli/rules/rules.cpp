@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "common/config/gateways.h"
+
 namespace baton::cli {
 namespace {
 
@@ -364,7 +366,9 @@ std::string scrape_config(const ClusterConfig& config, const RuleOptions& option
       "    static_configs:\n",
       options.source,
       options.speed_up > 1 ? "1s" : "15s");
-  target(out, "gateway", "gateway", config.gateway.admin_listen);
+  for (const GatewayEntry& gateway : gateways_of(config)) {
+    target(out, "gateway", gateway.name, admin_address(gateway));
+  }
   for (const NodeEntry& node : config.prefill.pool) {
     target(out, "prefill", node.name, node.admin_listen);
   }

@@ -18,6 +18,7 @@ class Checker {
   std::vector<ConfigProblem> run() {
     check_nodes("prefill", config_.prefill.pool);
     check_nodes("decode", config_.decode.pool);
+    check_gateways(config_.gateway.pool);
     if (config_.cluster.dead_after <= config_.cluster.suspect_after) {
       add("cluster.dead_after", "must be above suspect_after");
     }
@@ -78,9 +79,17 @@ class Checker {
         add(key, fmt::format("{} is the address of {}, too", address, first->second));
       }
     };
-    listens("gateway.listen", config_.gateway.listen);
-    listens("gateway.control_listen", config_.gateway.control_listen);
-    listens("gateway.admin_listen", config_.gateway.admin_listen);
+    const GatewaySection& gateway = config_.gateway;
+    if (gateway.pool.empty()) {
+      listens("gateway.listen", gateway.listen);
+      listens("gateway.control_listen", gateway.control_listen);
+      listens("gateway.admin_listen", gateway.admin_listen);
+    }
+    for (std::size_t i = 0; i < gateway.pool.size(); ++i) {
+      listens(fmt::format("gateway.pool.{}.listen", i), gateway.pool[i].listen);
+      listens(fmt::format("gateway.pool.{}.control_listen", i), gateway.pool[i].control_listen);
+      listens(fmt::format("gateway.pool.{}.admin_listen", i), gateway.pool[i].admin_listen);
+    }
     const auto add_pool = [&](const char* role, const std::vector<NodeEntry>& pool) {
       for (std::size_t i = 0; i < pool.size(); ++i) {
         listens(fmt::format("{}.pool.{}.control_listen", role, i), pool[i].control_listen);
@@ -103,6 +112,15 @@ class Checker {
         add(path + ".control_listen",
             fmt::format("{} is no address that others can dial; say in advertise which is",
                         entry.control_listen));
+      }
+    }
+  }
+
+  void check_gateways(const std::vector<GatewayEntry>& pool) {
+    for (std::size_t i = 0; i < pool.size(); ++i) {
+      if (!pool[i].name.empty() && !names_.insert(pool[i].name).second) {
+        add(fmt::format("gateway.pool.{}.name", i),
+            fmt::format("'{}' is the name of two programs", pool[i].name));
       }
     }
   }

@@ -169,13 +169,14 @@ std::string describe_config() {
     const auto name = key.path.substr(key.path.rfind('.') + 1);
     // "N" is the dash of a list, not a level of its own.
     const std::string indent(depth * 2, ' ');
-    const bool first_of_entry = key.path.ends_with(".pool.N.name");
+    const bool is_of_node = !key.path.starts_with("gateway.");
+    const bool first_of_entry = is_of_node && key.path.ends_with(".pool.N.name");
     const bool section = key.type == "section";
     if (depth == 0) {
       out += "\n";
     }
     if (key.path.find(".N.") != std::string::npos &&
-        key.path.find(".pool.N.") == std::string::npos) {
+        (!is_of_node || key.path.find(".pool.N.") == std::string::npos)) {
       // An entry would change what the gateway does; the list stays empty.
       out += fmt::format("{}# {}: {}\n", indent, name, comment_of(key));
       continue;
@@ -185,7 +186,7 @@ std::string describe_config() {
       out += fmt::format("{}- name: {}\n",
                          indent.substr(2),
                          key.path.starts_with("prefill") ? "prefill-0" : "decode-0");
-    } else if (section || key.path.ends_with(".pool")) {
+    } else if (section || (is_of_node && key.path.ends_with(".pool"))) {
       out += fmt::format("{}{}:\n", indent, name);
     } else if (key.fallback == "required") {
       out += fmt::format("{}{}: change-me\n", indent, name);

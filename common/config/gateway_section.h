@@ -86,10 +86,20 @@ struct TracingSection {
   std::uint32_t queue_spans = 4096;    // waiting for the collector; more are dropped
 };
 
+// One of several gateways.
+struct GatewayEntry {
+  std::string name;  // unique in the cluster
+  std::string listen;
+  std::string control_listen;
+  std::string admin_listen;
+};
+
 struct GatewaySection {
+  std::string name = "gateway";                   // no key: as_gateway (gateways.h) says it
   std::string listen = "127.0.0.1:8000";          // OpenAI API
   std::string control_listen = "127.0.0.1:7000";  // nodes dial here
   std::string admin_listen = "127.0.0.1:0";       // /metrics, /healthz
+  std::vector<GatewayEntry> pool;  // several; the section's addresses with each one's own on top
   std::uint32_t io_threads = 1;
   std::uint32_t queue_limit = 256;  // requests of a tier waiting for a pair
   std::chrono::milliseconds queue_timeout{60'000};

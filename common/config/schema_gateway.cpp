@@ -246,6 +246,17 @@ void visit_tier(std::string_view name, std::string_view help, TierSection& s, Co
   v.end_section();
 }
 
+void visit_entry(GatewayEntry& s, ConfigVisitor& v) {
+  v.text("name",
+         s.name,
+         kName,
+         "Name of the gateway, unique in the cluster; `--name` chooses by it. It stands in status, "
+         "log, traces, and labels of `baton rules --scrape`.");
+  v.text("listen", s.listen, kAddress, "In place of gateway.listen.");
+  v.text("control_listen", s.control_listen, kAddress, "In place of gateway.control_listen.");
+  v.text("admin_listen", s.admin_listen, kAddress, "In place of gateway.admin_listen.");
+}
+
 }  // namespace
 
 void visit_gateway(GatewaySection& s, ConfigVisitor& v) {
@@ -259,6 +270,14 @@ void visit_gateway(GatewaySection& s, ConfigVisitor& v) {
          s.admin_listen,
          kAddress,
          "Where /metrics, /livez and /readyz are served. Port 0: any free one.");
+  v.entries("pool",
+            "list of gateways",
+            walk_of(
+                s.pool,
+                [&v](GatewayEntry& entry) { visit_entry(entry, v); },
+                GatewayEntry{"", s.listen, s.control_listen, s.admin_listen}),
+            "The gateways where there are several, in the order of cluster.gateways. None: one, "
+            "with the addresses above.");
   v.number("io_threads", s.io_threads, 1, 256, "Threads that serve connections.");
   visit_limits(s, v);
   v.texts("cors_origins",

@@ -111,7 +111,7 @@ void ChoiceStream::end(FinishReason finish) {
     }
   }
   if (answer_ != nullptr) {
-    answer_->flush();
+    answer_->flush(stopped_ || finish == FinishReason::Length);
   }
   finish_ = stopped_ ? FinishReason::Stop : hides_output_ ? FinishReason::Length : finish;
 }

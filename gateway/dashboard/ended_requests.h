@@ -19,6 +19,7 @@ namespace baton::gateway {
 // Of a request that still runs: as far as it has come.
 struct EndedRequest {
   RequestId id{};
+  NodeName gateway;  // that served it
   std::string model;
   std::string_view tier;
   std::string_view how;            // finished, failed, cancelled; while it runs, its phase

@@ -20,7 +20,7 @@ std::vector<RequestPhase> phases_of(const EndedRequest& ended) {
   };
   const bool has_begun = f.attempts > 0;
   const std::uint64_t queue = has_begun ? micros(f.queue) : ended.total_us;
-  add("queue", "baton-gateway", "gateway", 0, queue);
+  add("queue", "baton-gateway", ended.gateway, 0, queue);
   if (!has_begun) {
     return phases;
   }

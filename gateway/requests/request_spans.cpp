@@ -56,7 +56,7 @@ class Maker {
   }
 
   void request() {
-    Span& span = add("gateway", "baton-gateway", "gateway");
+    Span& span = add("gateway", "baton-gateway", ended_.gateway);
     span.id = ended_.trace.context.span;
     span.parent = ended_.trace.parent;
     span.kind = Span::Kind::Server;

@@ -28,7 +28,7 @@ void AnswerText::push(std::string_view text) {
   push_content(content);
 }
 
-void AnswerText::flush() {
+void AnswerText::flush(bool is_cut) {
   if (splitter_) {
     std::string reasoning;
     std::string content;
@@ -37,7 +37,7 @@ void AnswerText::flush() {
     push_content(content);
   }
   if (parser_) {
-    parser_->flush(parts_);
+    parser_->flush(parts_, is_cut);
     name_calls();
   }
 }

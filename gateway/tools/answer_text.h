@@ -34,15 +34,15 @@ class AnswerText {
   AnswerText(const AnswerTextOptions& options, RequestId request, std::uint32_t choice);
 
   void push(std::string_view text);
-  // At the end of the text.
-  void flush();
+  // At the end of the text. `is_cut`: the model would have written more.
+  void flush(bool is_cut);
 
   // Since the last clear().
   const AnswerParts& parts() const { return parts_; }
   void clear() { parts_.clear(); }
 
   bool is_reasoning() const { return splitter_ && splitter_->is_inside(); }
-  // Whether a finish reason "stop" is "tool_calls" by now.
+  // Whether a finish reason "stop" is "tool_calls".
   bool has_calls() const { return finish_as_calls_ && parser_ && parser_->has_calls(); }
   // The one call that was wanted is there: the answer may end.
   bool is_finished() const { return parser_ && parser_->is_finished(); }

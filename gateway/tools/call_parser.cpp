@@ -40,8 +40,11 @@ void CallParser::push(std::string_view text, AnswerParts& out) {
   run(out, false);
 }
 
-void CallParser::flush(AnswerParts& out) {
+void CallParser::flush(AnswerParts& out, bool is_cut) {
   run(out, true);
+  if (is_cut || options_.only_calls) {
+    end_cut(out);
+  }
   while (!text().empty()) {
     if (state_ == State::Content || state_ == State::Done) {
       take(text().size(), out);
@@ -84,8 +87,27 @@ void CallParser::run(AnswerParts& out, bool at_end) {
   }
 }
 
+bool CallParser::is_in_call() const {
+  return state_ != State::Content && state_ != State::Done;
+}
+
+// The text ends where the model would have gone on.
+void CallParser::end_cut(AnswerParts& out) {
+  if (is_in_call() && (is_sure_ || options_.only_calls || call_.has_name())) {
+    is_cut_ = true;
+    if (state_ == State::Object || state_ == State::NamedObject) {
+      give_call(out, true);
+    }
+    drop(text().size());
+  } else if (state_ == State::Done && syntax_.closer.starts_with(text())) {
+    drop(text().size());
+  }
+}
+
 void CallParser::take(std::size_t count, AnswerParts& out) {
-  add_part(out, Kind::Content, 0, text().substr(0, count));
+  if (!options_.only_calls) {
+    add_part(out, Kind::Content, 0, text().substr(0, count));
+  }
   drop(count);
 }
 
@@ -123,7 +145,7 @@ bool CallParser::content(AnswerParts& out, bool at_end) {
     is_start_ = false;
     at_ = first;
     retry_ = first + 1;
-    state_ = State::Opened;
+    open(false);
     return true;
   }
   const auto [where, length] = first_opener(text());
@@ -144,8 +166,14 @@ bool CallParser::content(AnswerParts& out, bool at_end) {
   }
   is_start_ = false;
   at_ = retry_ = where - end + length;
-  state_ = State::Opened;
+  open(syntax_.sure_openers);
   return true;
+}
+
+void CallParser::open(bool is_sure) {
+  call_ = CallObject();
+  is_sure_ = is_sure;
+  state_ = State::Opened;
 }
 
 CallParser::Step CallParser::opened() {
@@ -155,7 +183,8 @@ CallParser::Step CallParser::opened() {
   }
   const char c = text()[at_];
   if (c == '{') {
-    return begin_object();
+    state_ = State::Object;
+    return Step::Again;
   }
   if (c == '[' && syntax_.list && !in_list_) {
     in_list_ = true;
@@ -167,12 +196,6 @@ CallParser::Step CallParser::opened() {
     return Step::Again;
   }
   return Step::NoCall;
-}
-
-CallParser::Step CallParser::begin_object() {
-  call_ = CallObject();
-  state_ = State::Object;
-  return Step::Again;
 }
 
 CallParser::Step CallParser::named() {
@@ -249,7 +272,7 @@ CallParser::Step CallParser::done(AnswerParts& out) {
   at_ = retry_ = 1;
   if (in_list_) {
     if (c == ',') {
-      state_ = State::Opened;
+      open(true);
       return Step::Again;
     }
     in_list_ = false;
@@ -258,11 +281,12 @@ CallParser::Step CallParser::done(AnswerParts& out) {
       return Step::Again;
     }
   } else if (syntax_.separator != 0 && c == syntax_.separator) {
-    state_ = State::Opened;
+    open(true);
     return Step::Again;
   } else if (c == '{') {
     at_ = 0;
-    return begin_object();
+    open(true);
+    return Step::Again;
   }
   if (!syntax_.closer.empty()) {
     if (text().size() < syntax_.closer.size() && syntax_.closer.starts_with(text())) {

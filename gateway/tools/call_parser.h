@@ -14,6 +14,11 @@
 // stay as they are and the rest is content; with CallOptions::hold a call is given whole or not at
 // all.
 //
+// An answer that was cut, by its length or by a stop string, may end inside of a call. That call is
+// given with what there is of its arguments; before its name is known nothing of it is given, and
+// no mark of the format becomes content. Where a grammar lets the answer be calls alone nothing is
+// content.
+//
 // Thread: one owner. Failure: none.
 #pragma once
 
@@ -33,8 +38,9 @@ namespace baton::gateway {
 struct CallOptions {
   std::vector<std::string> names;  // of the functions that may be called
   bool hold = false;
-  bool one_call = false;  // what follows the first call is dropped
-  bool bare = false;      // a grammar makes calls begin the answer, whatever the format's opener
+  bool one_call = false;    // what follows the first call is dropped
+  bool bare = false;        // a grammar makes calls begin the answer, whatever the format's opener
+  bool only_calls = false;  // a grammar makes the answer calls and nothing else
 };
 
 class CallParser {
@@ -42,9 +48,11 @@ class CallParser {
   CallParser(ToolFormat format, CallOptions options);
 
   void push(std::string_view text, AnswerParts& out);
-  void flush(AnswerParts& out);
+  // `is_cut`: the model would have written more.
+  void flush(AnswerParts& out, bool is_cut);
 
-  bool has_calls() const { return begun_ > 0; }
+  // The answer has calls, and was not cut inside of one.
+  bool has_calls() const { return begun_ > 0 && !is_cut_; }
   // No more is wanted: the one call is there.
   bool is_finished() const { return options_.one_call && complete_ > 0; }
 
@@ -66,9 +74,11 @@ class CallParser {
   Step named();
   Step object(AnswerParts& out);
   Step done(AnswerParts& out);
-  Step begin_object();
+  void open(bool is_sure);  // a call may begin
   void give_call(AnswerParts& out, bool whole);
   void no_call(AnswerParts& out);
+  bool is_in_call() const;
+  void end_cut(AnswerParts& out);
   void take(std::size_t count, AnswerParts& out);  // as content
   void drop(std::size_t count);                    // has been dealt with
   // Not given yet, or part of the call that is being read.
@@ -88,6 +98,8 @@ class CallParser {
   bool in_list_ = false;
   bool call_open_ = false;   // its begin went out
   bool after_call_ = false;  // white space belongs to the call before it
+  bool is_sure_ = false;     // this is a call, or a broken one: its opener stands in no other text
+  bool is_cut_ = false;      // inside of a call
   CallObject call_;
   std::uint32_t begun_ = 0;
   std::uint32_t complete_ = 0;

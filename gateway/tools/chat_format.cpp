@@ -115,6 +115,7 @@ AnswerTextOptions answer_options(const ApiRequest& api,
     options.calls.hold = !api.stream;
     options.calls.one_call =
         !tools.parallel || format.one_call || tools.choice == ToolChoice::Named;
+    options.calls.only_calls = tools.is_forced();
     options.calls.bare = tools.is_forced() || api.output.grammar.kind != Grammar::Kind::None;
     options.finish_as_calls = tools.choice != ToolChoice::Named;
     options.shown.insert(options.shown.end(), format.tool_tokens.begin(), format.tool_tokens.end());

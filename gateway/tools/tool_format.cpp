@@ -16,7 +16,7 @@ constexpr auto kGemmaOpeners =
 constexpr CallSyntax kHermes{kHermesOpeners, "</tool_call>", false, true};
 constexpr CallSyntax kLlama3{kLlama3Openers, {}, true, false, false, ';'};
 constexpr CallSyntax kMistral{kMistralOpeners, {}, false, true, true};
-constexpr CallSyntax kGemma{kGemmaOpeners, "```", true, true};
+constexpr CallSyntax kGemma{kGemmaOpeners, "```", true, true, false, 0, false};
 
 constexpr auto kToolMarks = std::to_array<std::string_view>(
     {"<tool_call>", "</tool_call>", "<|python_tag|>", "[TOOL_CALLS]", "[ARGS]", "[CALL_ID]"});

@@ -31,6 +31,7 @@ struct CallSyntax {
   bool list = false;                          // calls may stand in a JSON array
   bool named = false;                         // name[ARGS]{…} after an opener
   char separator = 0;                         // between calls that share an opener; 0: white space
+  bool sure_openers = true;                   // they stand before calls alone, in no other text
 };
 
 // REQUIRES: not Off or Unknown.

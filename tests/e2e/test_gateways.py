@@ -35,6 +35,19 @@ def tokens_of(events):
     return [token for event in events if event["choices"] for token in event["choices"][0]["token_ids"]]
 
 
+def test_each_gateway_has_a_name_of_its_own(tmp_path):
+    control = [f"127.0.0.1:{harness.free_port()}" for _ in range(2)]
+    config = {"cluster": {"gateways": control}, "gateway": {"control_listen": control[0]}}
+    with Cluster(tmp_path, config=config) as cluster, Second(cluster) as second:
+        for door, log, name in ((cluster, cluster["gateway"], "gateway-0"), (second.door, second.process, "gateway-1")):
+            assert door.get("/baton/status")["gateway"] == name
+            assert f" {name} " in log.tail() or f"[{name}]" in log.tail(), log.tail()
+            asked = door.complete("One, two,", max_tokens=2)
+            phases = door.get(f"/baton/requests/{asked['id']}")["phases"]
+            assert phases[0]["node"] == name
+        assert "registered with gateway gateway-1 at" in cluster["decode-0"].tail()
+
+
 def test_a_killed_gateway_takes_nothing_with_it(tmp_path):
     control = [f"127.0.0.1:{harness.free_port()}" for _ in range(2)]
     config = {"cluster": {"gateways": control}, "gateway": {"control_listen": control[0]}}

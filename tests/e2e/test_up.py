@@ -6,6 +6,7 @@ import signal
 import subprocess
 
 import pytest
+import yaml
 from harness import BIN, ROOT, die_with_parent
 
 
@@ -84,3 +85,19 @@ def test_nodes_say_what_cuts_the_context(tmp_path):
         for node in ("prefill-0", "decode-0"):
             log = pathlib.Path(tmp_path / f"{node}.log").read_text()
             assert log.count(f"kv.arena_mb {megabytes} holds {longest} tokens") == told, log
+
+
+def test_each_gateway_of_a_pool_is_started(tmp_path):
+    config = yaml.safe_load((ROOT / "configs/local.yaml").read_text())
+    config["cluster"]["gateways"] = ["127.0.0.1:0", "127.0.0.1:0"]
+    config["gateway"]["pool"] = [
+        {"name": name, "listen": "127.0.0.1:0", "control_listen": "127.0.0.1:0"} for name in ("east", "west")]
+    file = tmp_path / "cluster.yaml"
+    file.write_text(yaml.safe_dump(config))
+    run = tmp_path / "run"
+    # A node registers with one after the other: the first is enough for `up`.
+    done = up("--run-dir", run, "--", "sh", "-c", f"{BIN / 'baton'} status --base-url $BATON_BASE_URL && "
+              f"until grep -q 'registered with gateway west' {run}/prefill-0.log; do sleep 0.05; done", config=file)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("gateway: east "), done.stdout
+    assert (run / "west.log").exists()

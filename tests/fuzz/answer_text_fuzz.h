@@ -2,7 +2,8 @@
 // nothing, text without calls comes out as it went in, and a call that is given whole has a JSON
 // object as its arguments.
 //
-// The first byte chooses format and options, the second how the text is cut; the rest is the text.
+// The first byte chooses format and options, the second how the text comes in pieces; its highest
+// bit says that the answer is calls alone. The rest is the text.
 #pragma once
 
 #include <simdjson.h>
@@ -21,17 +22,23 @@ struct AnswerTextFuzz {
     if (bytes.size() < 2) {
       return;
     }
-    const gateway::AnswerTextOptions options = options_of(bytes[0]);
+    gateway::AnswerTextOptions options = options_of(bytes[0]);
+    options.calls.only_calls = options.calls.bare = (bytes[1] & 128U) != 0;
+    const bool is_cut = (bytes[0] & 128U) != 0;
     const std::string_view text = as_text(bytes.subspan(2));
-    const gateway::AnswerParts whole = parse(options, text, text.size());
-    fuzz_check(whole == parse(options, text, 1));
-    fuzz_check(whole == parse(options, text, 2 + bytes[1] % 30));
-    check_calls(options, whole);
+    const gateway::AnswerParts whole = parse(options, text, text.size(), is_cut);
+    fuzz_check(whole == parse(options, text, 1, is_cut));
+    fuzz_check(whole == parse(options, text, 2 + bytes[1] % 30, is_cut));
+    check_calls(options, whole, is_cut || options.calls.only_calls);
     const bool has_calls = std::ranges::any_of(whole, [](const gateway::AnswerPart& part) {
       return part.kind == gateway::AnswerPart::Kind::CallBegin;
     });
-    if (!has_calls && !options.reasoning) {
-      fuzz_check(text_of(whole) == text);
+    if (options.tools && options.calls.only_calls) {
+      fuzz_check(std::ranges::none_of(whole, [](const gateway::AnswerPart& part) {
+        return part.kind == gateway::AnswerPart::Kind::Content;
+      }));
+    } else if (!has_calls && !options.reasoning) {
+      fuzz_check(is_cut ? text.starts_with(text_of(whole)) : text_of(whole) == text);
     }
   }
 
@@ -59,6 +66,8 @@ struct AnswerTextFuzz {
             "<think>\n a < b \n</think>\n\n<tool_call>{\"name\": \"f\", "
             "\"arguments\": {}}</tool_call>",
         std::string("\x4c\x07", 2) + "because </thi </think> so",
+        std::string("\x80\x03", 2) + "So <tool_call>{\"name\": \"f\", \"arguments\": {\"a\": \"lo",
+        std::string("\x91\x83", 2) + "{\"name\": \"f\", \"parameters\": {}}; {\"na",
     };
   }
 
@@ -83,12 +92,13 @@ struct AnswerTextFuzz {
   // The parts after pushing pieces of this size; neighbours of one kind are joined as they come.
   static gateway::AnswerParts parse(const gateway::AnswerTextOptions& options,
                                     std::string_view text,
-                                    std::size_t piece) {
+                                    std::size_t piece,
+                                    bool is_cut) {
     gateway::AnswerText answer(options, RequestId{7}, 0);
     for (std::size_t at = 0; at < text.size(); at += piece) {
       answer.push(text.substr(at, piece));
     }
-    answer.flush();
+    answer.flush(is_cut);
     return answer.parts();
   }
 
@@ -101,7 +111,8 @@ struct AnswerTextFuzz {
   }
 
   static void check_calls(const gateway::AnswerTextOptions& options,
-                          const gateway::AnswerParts& parts) {
+                          const gateway::AnswerParts& parts,
+                          bool may_be_cut) {
     std::uint32_t begun = 0;
     simdjson::dom::parser parser;
     for (std::size_t i = 0; i < parts.size(); ++i) {
@@ -110,15 +121,17 @@ struct AnswerTextFuzz {
         fuzz_check(part.call == begun++);
         fuzz_check(!part.id.empty());
         fuzz_check(part.text == "f" || part.text == "g_2");
-        fuzz_check(i + 1 < parts.size());
-        fuzz_check(parts[i + 1].kind == gateway::AnswerPart::Kind::CallArguments);
+        const bool is_last = i + 1 == parts.size();
+        fuzz_check(is_last ? may_be_cut
+                           : parts[i + 1].kind == gateway::AnswerPart::Kind::CallArguments);
       } else if (part.kind == gateway::AnswerPart::Kind::CallArguments) {
         fuzz_check(i > 0 && parts[i - 1].kind == gateway::AnswerPart::Kind::CallBegin);
         simdjson::dom::element root;
         const auto fault = parser.parse(part.text).get(root);
+        const bool is_whole = options.calls.hold && !(may_be_cut && i + 1 == parts.size());
         // Bytes that are no UTF-8 cannot come out of a detokenizer; numbers may be beyond a double.
-        fuzz_check(!options.calls.hold || fault == simdjson::UTF8_ERROR ||
-                   fault == simdjson::STRING_ERROR || fault == simdjson::NUMBER_ERROR ||
+        fuzz_check(!is_whole || fault == simdjson::UTF8_ERROR || fault == simdjson::STRING_ERROR ||
+                   fault == simdjson::NUMBER_ERROR ||
                    (fault == simdjson::SUCCESS && root.is_object()));
       }
     }

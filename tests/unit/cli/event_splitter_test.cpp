@@ -38,13 +38,5 @@ TEST(EventSplitter, StopsWhenAsked) {
   EXPECT_EQ(seen, 1);
 }
 
-TEST(ApiClient, BaseUrlWithAndWithoutVersion) {
-  EXPECT_EQ(ApiClient("http://127.0.0.1:1/v1/").base_url(), "http://127.0.0.1:1");
-  EXPECT_EQ(ApiClient("http://127.0.0.1:1").base_url(), "http://127.0.0.1:1");
-  const auto answer = ApiClient("http://127.0.0.1:1").get("/v1/models");
-  ASSERT_FALSE(answer);
-  EXPECT_EQ(answer.error().code, ErrorCode::Unavailable);
-}
-
 }  // namespace
 }  // namespace baton::cli

@@ -14,6 +14,7 @@
 #include "common/base/random.h"
 #include "common/config/changed_keys.h"
 #include "common/config/cluster_config.h"
+#include "common/config/gateways.h"
 #include "common/config/schema.h"
 
 namespace baton {
@@ -125,6 +126,61 @@ TEST(Config, OverridesReachEveryPlace) {
   EXPECT_EQ(config->model.path, "");
 }
 
+constexpr const char* kTwoGateways =
+    "cluster: {token: a-secret-token, gateways: [\"h1:7000\", \"h2:7000\"]}\n"
+    "gateway:\n  listen: 0.0.0.0:8000\n  control_listen: h2:7000\n  admin_listen: 0.0.0.0:9400\n";
+
+std::vector<std::string> told(const std::vector<GatewayEntry>& gateways) {
+  std::vector<std::string> out;
+  for (const GatewayEntry& entry : gateways) {
+    out.push_back(entry.name + " " + entry.control_listen + " " + admin_address(entry));
+  }
+  return out;
+}
+
+TEST(Gateways, AreListedWithNamesThatDiffer) {
+  const auto one = parse_config("cluster: {token: t}\ngateway: {admin_listen: a:1}", "c.yaml", {});
+  ASSERT_TRUE(one) << one.error().message;
+  EXPECT_THAT(told(gateways_of(*one)), ElementsAre("gateway 127.0.0.1:7000 a:1"));
+
+  const auto two = parse_config(kTwoGateways, "c.yaml", {});
+  ASSERT_TRUE(two) << two.error().message;
+  EXPECT_THAT(told(gateways_of(*two)),
+              ElementsAre("gateway-0 h1:7000 h1:9400", "gateway-1 h2:7000 h2:9400"));
+
+  const auto pool = parse_config(
+      std::string(kTwoGateways) + "  pool:\n    - {name: a}\n    - {name: b, admin_listen: h:1}\n",
+      "c.yaml",
+      {"gateway.pool.0.control_listen=h1:7000"});
+  ASSERT_TRUE(pool) << pool.error().message;
+  EXPECT_THAT(told(gateways_of(*pool)), ElementsAre("a h1:7000 h1:9400", "b h2:7000 h:1"));
+}
+
+std::string name_of(const std::string& text, const std::string& name) {
+  const auto config = parse_config(text, "c.yaml", {});
+  const auto chosen = config ? as_gateway(*config, name, "alpha.example.org") : config;
+  return chosen ? chosen->gateway.name + " " + chosen->gateway.control_listen
+                : chosen.error().message;
+}
+
+TEST(Gateways, ANameChoosesOneOfThePool) {
+  EXPECT_EQ(name_of("cluster: {token: t}", ""), "gateway 127.0.0.1:7000");
+  EXPECT_EQ(name_of("cluster: {token: t}", "mine"), "mine 127.0.0.1:7000");
+  EXPECT_EQ(name_of("cluster: {token: t}", "a b"),
+            "--name: 'a b' is no name: 1 to 64 letters, digits, '-', '_' or '.'");
+  EXPECT_EQ(name_of(kTwoGateways, ""), "gateway-1 h2:7000");
+  EXPECT_EQ(name_of("cluster: {token: t, gateways: [\"h1:1\", \"h2:1\"]}\n"
+                    "gateway: {control_listen: \"0.0.0.0:1\"}",
+                    ""),
+            "gateway-alpha 0.0.0.0:1");
+  const std::string pool = std::string(kTwoGateways) +
+                           "  pool:\n    - {name: a, control_listen: h1:7000}\n    - {name: b}\n";
+  EXPECT_EQ(name_of(pool, "a"), "a h1:7000");
+  EXPECT_EQ(name_of(pool, "b"), "b h2:7000");
+  EXPECT_EQ(name_of(pool, ""), "gateway.pool has several gateways; --name must be one of: a, b");
+  EXPECT_EQ(name_of(pool, "c"), "gateway.pool has no gateway 'c'; --name must be one of: a, b");
+}
+
 struct WrongFile {
   const char* text;  // behind the minimal file's two lines
   const char* message;
@@ -181,6 +237,13 @@ TEST(Config, RefusesWithPlaceAndReason) {
        "'share_percent'?"},
       {"gateway:\n  listen: 127.0.0.1:7\n  control_listen: 127.0.0.1:7\n",
        "c.yaml:5: gateway.control_listen: 127.0.0.1:7 is the address of gateway.listen, too"},
+      {"gateway:\n  pool:\n    - name: a\n    - {name: b, control_listen: h:1, admin_listen: "
+       "h:2}\n",
+       "c.yaml:6: gateway.pool.1.listen: 127.0.0.1:8000 is the address of gateway.pool.0.listen, "
+       "too"},
+      {"gateway:\n  listen: 0.0.0.0:8000\n  pool:\n    - name: a\n    - {name: a, control_listen: "
+       "h:1}\n",
+       "c.yaml:7: gateway.pool.1.name: 'a' is the name of two programs"},
       {"prefill:\n  pool:\n    - name: a\n      control_listen: h:1\n    - name: b\n"
        "      control_listen: h:1\n",
        "c.yaml:8: prefill.pool.1.control_listen: h:1 is the address of "

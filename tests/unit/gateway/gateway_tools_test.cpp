@@ -128,6 +128,41 @@ TEST_F(GatewayTest, ForcedCallsComeWithAGrammar) {
   EXPECT_EQ(last_request("d0").grammar.kind, Grammar::Kind::None);
 }
 
+// The script's first call is cut inside of its arguments, then the closing mark of it.
+TEST_F(GatewayTest, AForcedCallThatMaxTokensCutsGivesWhatThereIsAndNoContent) {
+  const std::string text = std::string(kTwoCalls).substr(6);
+  start_pair(saying(text), saying(text));
+  const std::size_t in_arguments = text.find(": 1}");
+  const std::size_t in_closer = text.find("ol_call>\n<tool");
+  const std::string required = std::string(kTools) + R"(,"tool_choice":"required","max_tokens":)";
+  for (const auto& [tokens, arguments] :
+       {std::pair(in_arguments, R"({"a")"), std::pair(in_closer, R"({"a": 1})")}) {
+    const std::string body = required + std::to_string(tokens);
+    const RawReply whole = post("/v1/chat/completions", chat(body));
+    const std::string message = "/choices/0/message";
+    EXPECT_EQ(at(whole.body, message + "/content"), "null") << whole.body;
+    EXPECT_EQ(at(whole.body, message + "/tool_calls/0/function/name"), "f");
+    EXPECT_EQ(at(whole.body, message + "/tool_calls/0/function/arguments"), arguments);
+    EXPECT_EQ(at(whole.body, message + "/tool_calls/1"), "absent");
+    EXPECT_EQ(at(whole.body, "/choices/0/finish_reason"), "length");
+    const StreamedCalls streamed =
+        read_calls(post("/v1/chat/completions", chat(body + R"(,"stream":true)")));
+    EXPECT_EQ(streamed.content, "");
+    EXPECT_EQ(streamed.names, std::vector<std::string>{"f"});
+    EXPECT_EQ(streamed.arguments, std::vector<std::string>{arguments});
+    EXPECT_EQ(streamed.finish, "length");
+  }
+}
+
+TEST_F(GatewayTest, AStopStringInsideOfACallEndsTheAnswerAsAStop) {
+  start_pair(saying(kTwoCalls), saying(kTwoCalls));
+  const RawReply reply =
+      post("/v1/chat/completions", chat(std::string(kTools) + R"(,"stop":"a\": 1")"));
+  EXPECT_EQ(at(reply.body, "/choices/0/message/content"), "Wait.") << reply.body;
+  EXPECT_EQ(at(reply.body, "/choices/0/message/tool_calls/0/function/arguments"), R"({")");
+  EXPECT_EQ(at(reply.body, "/choices/0/finish_reason"), "stop");
+}
+
 TEST_F(GatewayTest, WithoutToolsTheTextStays) {
   start_pair(saying(kTwoCalls), saying(kTwoCalls));
   for (const std::string& more :

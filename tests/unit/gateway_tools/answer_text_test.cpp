@@ -19,7 +19,7 @@ TEST(AnswerText, ReasoningThenContentThenCalls) {
   options.reasoning = true;
   AnswerText text(options, RequestId{0xab}, 1);
   text.push("<think>hm</think>\nOne moment.\n<tool_call>{\"name\": \"f\", \"arguments\": {}}");
-  text.flush();
+  text.flush(false);
   const AnswerParts expected = {{Kind::Reasoning, 0, "hm", ""},
                                 {Kind::Content, 0, "One moment.", ""},
                                 {Kind::CallBegin, 0, "f", "call_00000000000000ab010000"},
@@ -34,7 +34,7 @@ TEST(AnswerText, CallsWithinReasoningAreReasoning) {
   options.reasoning_open = true;
   AnswerText text(options, RequestId{1}, 0);
   text.push("<tool_call>{\"name\": \"f\", \"arguments\": {}}</tool_call></think>No.");
-  text.flush();
+  text.flush(false);
   ASSERT_EQ(text.parts().size(), 2U);
   EXPECT_EQ(text.parts()[0].kind, Kind::Reasoning);
   EXPECT_EQ(text.parts()[1].text, "No.");

@@ -113,7 +113,7 @@ TEST(CallGrammar, ACallThatItAllowsIsFoundByTheParser) {
     CallParser parser(format, {.names = {"f", "g"}, .bare = true});
     AnswerParts parts;
     parser.push(text, parts);
-    parser.flush(parts);
+    parser.flush(parts, false);
     EXPECT_EQ(parts.size(), 4U) << text;
   }
 }

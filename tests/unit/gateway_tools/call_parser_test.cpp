@@ -34,7 +34,7 @@ std::string parsed(ToolFormat format,
   for (const std::string& piece : pieces) {
     parser.push(piece, parts);
   }
-  parser.flush(parts);
+  parser.flush(parts, false);
   return written(parts);
 }
 
@@ -149,8 +149,112 @@ TEST(CallParser, AGrammarMayMakeMistralsListBare) {
   AnswerParts parts;
   parser.push(R"([{"name": "now", "arguments": {}}, {"name": "now", "arguments": {"a": 1}}])",
               parts);
-  parser.flush(parts);
+  parser.flush(parts, false);
   EXPECT_EQ(written(parts), "#0 now|#0<{}|#1 now|#1<{\"a\": 1}");
+}
+
+struct Forced {
+  ToolFormat format;
+  std::string answer;  // two whole calls, as a grammar makes them
+};
+const std::vector<Forced>& forced() {
+  static const std::vector<Forced> all = {
+      {ToolFormat::Hermes,
+       "<tool_call>\n{\"name\": \"now\", \"arguments\": {\"a\": \"1\"}}\n</tool_call>\n"
+       "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {}}\n</tool_call>"},
+      {ToolFormat::Llama3,
+       "{\"name\": \"now\", \"parameters\": {\"a\": \"1\"}}; "
+       "{\"name\": \"get_weather\", \"parameters\": {}}"},
+      {ToolFormat::Mistral,
+       "[{\"name\": \"now\", \"arguments\": {\"a\": \"1\"}}, "
+       "{\"name\": \"get_weather\", \"arguments\": {}}]"},
+      {ToolFormat::Gemma,
+       "{\"name\": \"now\", \"parameters\": {\"a\": \"1\"}}\n"
+       "{\"name\": \"get_weather\", \"parameters\": {}}"}};
+  return all;
+}
+
+// Wherever max_tokens cuts a forced answer: what comes is a beginning of the calls' names and
+// arguments, whole or streamed, and no byte of it is content.
+TEST(CallParser, ACutForcedCallGivesItsArgumentsAndNoContent) {
+  const std::string whole = "#0 now|#0<{\"a\": \"1\"}|#1 get_weather|#1<{}";
+  for (const Forced& one : forced()) {
+    for (std::size_t end = 0; end <= one.answer.size(); ++end) {
+      for (const bool hold : {false, true}) {
+        CallParser parser(
+            one.format,
+            {.names = {"now", "get_weather"}, .hold = hold, .bare = true, .only_calls = true});
+        AnswerParts parts;
+        parser.push(one.answer.substr(0, end), parts);
+        parser.flush(parts, end < one.answer.size());
+        EXPECT_TRUE(whole.starts_with(written(parts))) << one.answer.substr(0, end);
+        const bool has_name = one.answer.substr(0, end).find("now\"") != std::string::npos;
+        EXPECT_EQ(!parts.empty(), has_name) << one.answer.substr(0, end);
+        if (end == one.answer.size()) {
+          EXPECT_EQ(written(parts), whole);
+          EXPECT_TRUE(parser.has_calls());
+        }
+      }
+    }
+  }
+}
+
+// The same where the model was free to call: its own words stay, those of the call do not come.
+TEST(CallParser, ACutCallOfAFreeAnswerIsNoContent) {
+  const std::string call = "{\"name\": \"now\", \"arguments\": {\"a\": \"1\"}}";
+  struct Case {
+    ToolFormat format;
+    std::string text;
+    std::string begin;  // after which a cut is one inside of a call for certain
+  };
+  for (const Case& one : {
+           Case{ToolFormat::Hermes, "Hm.\n<tool_call>" + call + "\n</tool_call>", "<tool_call>"},
+           Case{ToolFormat::Llama3, "<|python_tag|>" + call + "; " + call, "<|python_tag|>"},
+           Case{ToolFormat::Llama3, call, "now\""},
+           Case{ToolFormat::Mistral, "Hm.[TOOL_CALLS][" + call + ", " + call, "[TOOL_CALLS]"},
+           Case{ToolFormat::Mistral, "Hm.[TOOL_CALLS]now[ARGS]{\"a\": \"1\"}", "[TOOL_CALLS]"},
+           Case{ToolFormat::Gemma, "Hm.\n```json\n" + call + "\n```", "now\""},
+       }) {
+    const std::string content = one.text.starts_with("Hm.") ? "Hm." : "";
+    for (std::size_t end = one.text.find(one.begin) + one.begin.size(); end < one.text.size();
+         ++end) {
+      for (const bool hold : {false, true}) {
+        CallParser parser(one.format, {.names = {"now"}, .hold = hold});
+        AnswerParts parts;
+        parser.push(one.text.substr(0, end), parts);
+        parser.flush(parts, true);
+        std::string given;
+        for (const AnswerPart& part : parts) {
+          given += part.kind == Kind::Content ? part.text : "";
+        }
+        EXPECT_EQ(given, content) << one.text.substr(0, end);
+      }
+    }
+  }
+}
+
+TEST(CallParser, ACutAnswerThatMayBeOtherTextStaysContent) {
+  for (const auto& [format, text] : {
+           std::pair{ToolFormat::Hermes, "a <tool_ca"},
+           std::pair{ToolFormat::Hermes, "<tool_call> not JSON"},
+           std::pair{ToolFormat::Llama3, "{\"name\": \"Ad"},
+           std::pair{ToolFormat::Gemma, "```json\n{\"na"},
+       }) {
+    CallParser parser(format, {.names = {"now"}});
+    AnswerParts parts;
+    parser.push(text, parts);
+    parser.flush(parts, true);
+    EXPECT_EQ(written(parts), text);
+  }
+}
+
+TEST(CallParser, AnAnswerCutInsideOfACallHasNotEndedWithCalls) {
+  CallParser parser(ToolFormat::Hermes, {.names = {"now"}});
+  AnswerParts parts;
+  parser.push("<tool_call>{\"name\": \"now\", \"arguments\": {\"a", parts);
+  EXPECT_TRUE(parser.has_calls());
+  parser.flush(parts, true);
+  EXPECT_FALSE(parser.has_calls());
 }
 
 TEST(CallParser, GemmaCallsMayStandInAFence) {
@@ -165,7 +269,6 @@ TEST(CallParser, GemmaCallsMayStandInAFence) {
   }
 }
 
-// Texts of fragments that matter, cut in every way: fuzz::AnswerTextFuzz has the promises.
 // A call that is cut inside of a string, in which many others seem to begin: each is looked at, and
 // what was looked at is not moved about for each. That would cost the square of 8 MB: minutes.
 TEST(CallParser, ManyBeginningsInACallThatIsCutCostNoSquare) {
@@ -187,6 +290,7 @@ TEST(CallParser, ManyBeginningsInACallThatIsCutCostNoSquare) {
   EXPECT_TRUE(parsed(ToolFormat::Mistral, {marks}) == marks);
 }
 
+// Texts of fragments that matter, in pieces of every size: fuzz::AnswerTextFuzz has the promises.
 TEST(CallParser, CutsAnywhereChangeNothing) {
   const std::vector<std::string> fragments = {"<tool_call>",
                                               "</tool_call>",
@@ -221,7 +325,7 @@ TEST(CallParser, CutsAnywhereChangeNothing) {
   std::mt19937_64 random(20260801);
   for (int round = 0; round < 20'000; ++round) {
     std::string bytes;
-    bytes += static_cast<char>(random() % 128);
+    bytes += static_cast<char>(random() % 256);
     bytes += static_cast<char>(random() % 256);
     for (std::size_t left = 1 + random() % 14; left > 0; --left) {
       bytes += fragments[random() % fragments.size()];
