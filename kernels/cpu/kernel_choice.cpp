@@ -28,12 +28,15 @@ KernelChoice choose_best(const MachineIsa& machine) {
 }
 
 Result<KernelChoice> choose_amx(FloatPath float_path, const MachineIsa& machine) {
-  if (!machine.avx512 || !machine.amx_int8) {
+  const bool tiles = machine.avx512 && machine.amx_int8;
+  if (float_path == FloatPath::AmxBf16 && (!tiles || !machine.amx_bf16)) {
+    return fail(ErrorCode::InvalidConfig,
+                std::string("this processor has no AMX-BF16; use float_path exact") +
+                    (machine.avx512_bf16 ? " or avx512_bf16" : ""));
+  }
+  if (!tiles) {
     return fail(ErrorCode::InvalidConfig,
                 "this processor has no AMX-INT8 with AVX-512; use isa auto or avx512");
-  }
-  if (float_path == FloatPath::AmxBf16 && !machine.amx_bf16) {
-    return fail(ErrorCode::InvalidConfig, "this processor has no AMX-BF16; use float_path exact");
   }
   if (const char* obstacle = amx_obstacle(machine); obstacle != nullptr) {
     return fail(ErrorCode::InvalidConfig,

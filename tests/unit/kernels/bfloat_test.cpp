@@ -318,10 +318,11 @@ TEST(KernelChoice, Avx512Bf16IsTakenWhereItIsAskedForAndThere) {
 }
 
 TEST(KernelChoice, AMachineWithoutAvx512Bf16IsToldWhatToUse) {
-  const auto message = [](CpuIsa isa, const cpu::MachineIsa& machine) {
-    const auto choice = cpu::choose_kernels(isa, FloatPath::Avx512Bf16, machine);
-    return choice ? std::string("none") : choice.error().message;
-  };
+  const auto message =
+      [](CpuIsa isa, const cpu::MachineIsa& machine, FloatPath path = FloatPath::Avx512Bf16) {
+        const auto choice = cpu::choose_kernels(isa, path, machine);
+        return choice ? std::string("none") : choice.error().message;
+      };
   const cpu::MachineIsa avx512{.avx2 = true, .avx512 = true};
   const cpu::MachineIsa amx{.avx2 = true, .avx512 = true, .amx_int8 = true, .amx_bf16 = true};
   const cpu::MachineIsa zen{.avx2 = true, .avx512 = true, .avx512_bf16 = true};
@@ -329,6 +330,8 @@ TEST(KernelChoice, AMachineWithoutAvx512Bf16IsToldWhatToUse) {
             "this processor has no AVX512-BF16; use float_path exact");
   EXPECT_THAT(message(CpuIsa::Auto, amx), HasSubstr("use float_path exact or amx_bf16"));
   EXPECT_THAT(message(CpuIsa::Avx2, zen), HasSubstr("needs isa auto or avx512"));
+  EXPECT_EQ(message(CpuIsa::Auto, zen, FloatPath::AmxBf16),
+            "this processor has no AMX-BF16; use float_path exact or avx512_bf16");
 }
 
 }  // namespace
