@@ -82,6 +82,8 @@ for (const text of document.querySelectorAll("#pools text")) {
   if (!cards.some(card => box.left >= card.left && box.right <= card.right && box.top >= card.top && box.bottom <= card.bottom))
     out.push("outside of its node: " + text.textContent);
 }
+for (const cell of document.querySelectorAll("#latency td:nth-child(n+3)"))  // as long as they get
+  cell.textContent = cell.matches(":last-child") ? "98.7 % !" : "12.34 s";
 const table = document.querySelector("#latency"), frame = table.parentElement;
 if (table.scrollWidth > frame.clientWidth) out.push("latencies are cut");
 for (const svg of document.querySelectorAll("#one svg, #trends svg")) {
