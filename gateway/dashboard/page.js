@@ -104,8 +104,8 @@ function drawNow(data) {
   const to = history[history.length - 1].values;
   const entries = [
     ["waiting", data.status.queued], ["in work", data.status.running],
-    ...(data.status.pools || []).flatMap(pool => ["prefill", "decode"].map(role =>
-      [`${role} nodes (wanted)`, `${pool[role].nodes} (${pool[role].wanted})`])),
+    ...(data.status.pools || []).flatMap((pool, _, all) => ["prefill", "decode"].map(role =>
+      [(all.length > 1 ? pool.model + ": " : "") + `${role} nodes (wanted)`, `${pool[role].nodes} (${pool[role].wanted})`])),
     ["requests a second", rate("baton_requests_total").toFixed(2)],
     ["tokens a second", rate("baton_generation_tokens_total").toFixed(1)],
     ["refused in all", sum(to, "baton_requests_total", {status: "refused"})],
@@ -117,16 +117,30 @@ function drawNow(data) {
   $("now").replaceChildren(...entries.flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, String(value))]));
 }
 
+// A text of one line, at most `most` wide in an SVG that is shown; one that is cut has all of it as its title.
+function line(svg, attributes, text, most) {
+  const node = shape("text", attributes, text);
+  svg.append(node);
+  for (let size = text.length - 1; size > 0 && node.getComputedTextLength() > most; --size) node.textContent = text.slice(0, size) + "…";
+  if (node.textContent !== text) node.append(shape("title", {}, text));
+}
+
 function drawPools(data) {
-  const svg = $("pools"), width = Math.max(320, svg.clientWidth || 800), card = Math.min(300, width * 0.4);
+  const svg = $("pools"), width = Math.max(240, svg.clientWidth || 800), card = Math.min(300, width * 0.44);
   const sides = ["prefill", "decode"].map(role => data.status.nodes.filter(node => node.role === role));
-  const height = Math.max(1, ...sides.map(side => side.length)) * 84 + 8;
+  const details = node => node.role === "prefill"
+    ? [`${node.queued_tokens} tokens queued`, `${node.credits_used} of ${node.credit_limit} credits`]
+    : [`batch ${node.running} of ${node.max_batch}`, `step ${node.decode_step_ms.toFixed(1)} ms`];
+  // Where a card is narrow the details have a line each.
+  const lines = node => card < 260 ? details(node) : [details(node).join(", ")];
+  const tall = card < 260 ? 88 : 70, row = tall + 14;
+  const height = Math.max(1, ...sides.map(side => side.length)) * row + 8;
   svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
   svg.style.height = height + "px";
   const place = new Map();
   sides.forEach((side, which) => side.forEach((node, i) => place.set(node.name, {
-    x: which ? width - card : 0, y: i * 84 + 6, side: which})));
-  const parts = [];
+    x: which ? width - card : 0, y: i * row + 6, side: which})));
+  const parts = [], texts = [];
   const flows = new Map();
   for (const r of data.requests) {
     if (r.prefill_node && r.decode_node && r.prefill_node !== r.decode_node)
@@ -135,35 +149,37 @@ function drawPools(data) {
   for (const [pair, count] of flows) {
     const [a, b] = pair.split("\n").map(name => place.get(name));
     if (!a || !b) continue;
-    const x1 = card, x2 = width - card, y1 = a.y + 34, y2 = b.y + 34, middle = (x1 + x2) / 2;
+    const x1 = card, x2 = width - card, y1 = a.y + tall / 2, y2 = b.y + tall / 2, middle = (x1 + x2) / 2;
     parts.push(shape("path", {d: `M${x1},${y1} C${middle},${y1} ${middle},${y2} ${x2},${y2}`, fill: "none",
       stroke: "var(--transfer)", "stroke-opacity": .7, "stroke-width": 1 + 9 * count / data.requests.length}));
   }
   for (const node of data.status.nodes) {
     const at = place.get(node.name);
     const good = node.state === "alive";
-    parts.push(shape("rect", {x: at.x + 1, y: at.y, width: card - 2, height: 70, rx: 6, fill: "var(--paper)",
+    parts.push(shape("rect", {x: at.x + 1, y: at.y, width: card - 2, height: tall, rx: 6, fill: "var(--paper)",
       stroke: good ? `var(--${node.role})` : "var(--bad)"}));
-    parts.push(shape("text", {x: at.x + 12, y: at.y + 21}, node.name + (good ? "" : " (" + node.state + ")")));
-    parts.push(shape("text", {x: at.x + 12, y: at.y + 39, class: "soft"}, node.role === "prefill"
-      ? `${node.queued_tokens} tokens queued, ${node.credits_used} of ${node.credit_limit} credits`
-      : `batch ${node.running} of ${node.max_batch}, step ${node.decode_step_ms.toFixed(1)} ms`));
-    const total = Math.max(1, node.blocks_total), inner = card - 26;
+    const total = Math.max(1, node.blocks_total), inner = card - 26, bottom = at.y + tall - 20;
+    texts.push([{x: at.x + 12, y: at.y + 21}, node.name + (good ? "" : " (" + node.state + ")"), inner]);
+    lines(node).forEach((text, i) => texts.push([{x: at.x + 12, y: at.y + 39 + 18 * i, class: "soft"}, text, inner]));
     let x = at.x + 12;
-    parts.push(shape("rect", {x, y: at.y + 50, width: inner, height: 10, fill: "var(--line)"}));
+    parts.push(shape("rect", {x, y: bottom, width: inner, height: 10, fill: "var(--line)"}));
     const quarantined = node.blocks_quarantined || 0;
     for (const [count, colour] of [[node.blocks_in_use, "--prefill"], [node.blocks_granted, "--transfer"],
                                    [node.blocks_cached, "--decode"], [quarantined, "--bad"]]) {
       const w = inner * count / total;
-      parts.push(shape("rect", {x, y: at.y + 50, width: Math.max(0, w), height: 10, fill: `var(${colour})`}));
+      parts.push(shape("rect", {x, y: bottom, width: Math.max(0, w), height: 10, fill: `var(${colour})`}));
       x += w;
     }
   }
+  sides.forEach((side, which) => {
+    if (!side.length) texts.push([{x: which ? width - card : 0, y: 27, class: "soft"}, `No ${which ? "decode" : "prefill"} node is here.`, card]);
+  });
   svg.replaceChildren(...parts);
+  for (const [attributes, text, most] of texts) line(svg, attributes, text, most);
 }
 
 function bar(r, longest) {
-  const node = el("div", {class: "bar", style: `width:${Math.max(2, 100 * r.total_us / longest)}%`});
+  const node = el("div", {class: "bar", style: `width:${100 * r.total_us / longest}%`});
   const share = us => 100 * us / Math.max(1, r.total_us);
   let end = 0;
   for (const phase of r.phases) {
@@ -173,17 +189,20 @@ function bar(r, longest) {
   }
   return node;
 }
+const tokens = r => `${r.prompt_tokens} (${r.cached_tokens} cached) + ${r.output_tokens}`;
+const nodes = r => r.prefill_node === r.decode_node ? r.decode_node : `${r.prefill_node} → ${r.decode_node}`;
+
 function drawRequests(data) {
   const longest = Math.max(1, ...data.requests.map(r => r.total_us));
   const focused = document.activeElement && document.activeElement.dataset ? document.activeElement.dataset.id : null;
-  $("requests").tBodies[0].replaceChildren(...data.requests.slice(0, 32).map(r => {
+  const none = el("tr", {}, el("td", {class: "none", colspan: 6}, "No request has ended yet."));
+  $("requests").tBodies[0].replaceChildren(...(data.requests.length ? [] : [none]), ...data.requests.slice(0, 32).map(r => {
     const button = el("button", {class: "row", type: "button", "data-id": r.id, "aria-pressed": String(r.id === chosen)},
       r.id.slice(0, 8));
     button.onclick = () => { chosen = chosen === r.id ? null : r.id; draw(); };
     return el("tr", {}, el("td", {}, new Date(r.ended_unix_ms).toLocaleTimeString()), el("td", {}, button),
-      el("td", {}, `${r.prompt_tokens} (${r.cached_tokens} cached) + ${r.output_tokens}`),
-      el("td", {}, r.prefill_node === r.decode_node ? r.decode_node : `${r.prefill_node} → ${r.decode_node}`),
-      el("td", {class: "left"}, bar(r, longest)),
+      el("td", {}, tokens(r)), el("td", {}, nodes(r)),
+      el("td", {class: "left"}, el("div", {class: "length"}, bar(r, longest))),
       el("td", {class: r.how === "finished" ? "" : "bad"}, ms(r.total_us) + (r.how === "finished" ? "" : " " + r.how)));
   }));
   if (focused) {
@@ -192,17 +211,19 @@ function drawRequests(data) {
   }
   const r = data.requests.find(entry => entry.id === chosen);
   if (!r) return $("one").replaceChildren();
-  const width = 640, total = Math.max(1, r.total_us), took = phase => ms(phase.to_us - phase.from_us);
-  const svg = shape("svg", {viewBox: `0 0 ${width} 120`, role: "img",
+  const width = Math.min(640, Math.max(280, $("one").clientWidth)), room = width - 170;  // beside names and times
+  const total = Math.max(1, r.total_us), took = phase => ms(phase.to_us - phase.from_us);
+  const svg = shape("svg", {viewBox: `0 0 ${width} ${r.phases.length * 28 + 8}`, role: "img",
     "aria-label": r.phases.map(phase => `${phase.name} ${took(phase)}`).join(", ")});
   r.phases.forEach((phase, i) => {
-    const x = 430 * phase.from_us / total, w = Math.max(1, 430 * (phase.to_us - phase.from_us) / total);
+    const x = room * phase.from_us / total, w = Math.max(1, room * (phase.to_us - phase.from_us) / total);
     svg.append(shape("rect", {x: 90 + x, y: 6 + i * 28, width: w, height: 18, fill: `var(--${phase.name})`}),
       shape("text", {x: 0, y: 20 + i * 28}, phase.name),
       shape("text", {x: 96 + x + w, y: 20 + i * 28, class: "soft"}, took(phase)));
   });
-  $("one").replaceChildren(el("p", {}, `Request ${r.id}: tier ${r.tier}, first token after ${ms(r.ttft_us)}, ` +
-    `${bytes(r.kv_bytes)} over ${r.transport}, attempts: ${r.attempts}, failovers: ${r.failovers}`), svg);
+  $("one").replaceChildren(el("p", {}, `Request ${r.id}: tier ${r.tier}, ${tokens(r)} tokens at ${nodes(r) || "no node"}, ` +
+    `${r.ttft_us ? "first token after " + ms(r.ttft_us) : "no token came"}, ` +
+    `${r.kv_bytes ? bytes(r.kv_bytes) + " of KV over " + r.transport : "no KV sent"}, attempts: ${r.attempts}, failovers: ${r.failovers}`), svg);
 }
 
 function drawTrends() {
@@ -216,12 +237,18 @@ function drawTrends() {
         : Math.max(0, sum(reading.values, metric) - sum(last.values, metric)) * 1000 / (reading.at - last.at)];
     });
     const most = Math.max(1, ...points.map(p => p[1])), end = points[points.length - 1][0];
-    const svg = shape("svg", {viewBox: "0 0 300 80", role: "img", "aria-label": `${title}: ${points[points.length - 1][1].toFixed(1)}, at most ${most.toFixed(1)}`});
-    svg.append(shape("line", {x1: 0, y1: 70, x2: 300, y2: 70, stroke: "var(--line)"}),
+    const now = points[points.length - 1][1], told = value => value.toFixed(isRate && value < 100 ? 1 : 0);
+    const svg = shape("svg", {viewBox: "0 0 300 104", role: "img", "aria-label": `${title}: ${told(now)} now, the axis ends at ${told(most)}`});
+    svg.append(shape("line", {x1: 0, y1: 84, x2: 300, y2: 84, stroke: "var(--line)"}),
+      shape("line", {x1: 0, y1: 18, x2: 300, y2: 18, stroke: "var(--line)", "stroke-dasharray": "2 4"}),
       shape("polyline", {fill: "none", stroke: "var(--prefill)", "stroke-width": 1.5, points: points.map(([at, value]) =>
-        `${(300 - (end - at) / KEEP_MS * 300).toFixed(1)},${(70 - 60 * value / most).toFixed(1)}`).join(" ")}),
-      shape("text", {x: 2, y: 12, class: "soft"}, most.toFixed(most < 10 ? 1 : 0)));
-    return el("div", {}, el("h3", {}, title), svg);
+        `${(300 - (end - at) / KEEP_MS * 300).toFixed(1)},${(84 - 66 * value / most).toFixed(1)}`).join(" ")}),
+      shape("text", {x: 0, y: 12, class: "soft"}, told(most)),
+      shape("text", {x: 0, y: 99, class: "soft"}, "5 minutes ago"),
+      shape("text", {x: 300, y: 99, class: "soft", "text-anchor": "end"}, "now"));
+    if (points.every(([, value]) => value === 0))
+      svg.append(shape("text", {x: 150, y: 56, class: "soft", "text-anchor": "middle"}, "none since this page was opened"));
+    return el("div", {}, el("h3", {}, `${title}: ${told(now)}`), svg);
   }));
 }
 

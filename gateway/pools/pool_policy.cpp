@@ -6,12 +6,13 @@
 namespace baton::gateway {
 namespace {
 
-constexpr double kGain = 1.08;       // a change must give at least this much more room
-constexpr double kEnough = 1.3;      // room above which nothing needs to be changed
-constexpr double kSpare = 1.15;      // room that replicas are planned with
-constexpr double kUrgent = 0.9;      // room below which several nodes change at once
-constexpr double kMixMoved = 0.25;   // of the logarithm, before a change may be undone
-constexpr std::uint32_t kAsked = 3;  // observations in a row, when not urgent
+constexpr double kGain = 1.08;        // a change must give at least this much more room
+constexpr double kEnough = 1.3;       // room above which nothing needs to be changed
+constexpr double kSpare = 1.15;       // room that replicas are planned with
+constexpr double kUrgent = 0.9;       // room below which several nodes change at once
+constexpr double kMixMoved = 0.25;    // of the logarithm, before a change may be undone
+constexpr std::uint32_t kAsked = 3;   // observations in a row, when not urgent
+constexpr std::uint32_t kGrowth = 2;  // most replicas for each node that there is
 
 NodeRole other(NodeRole role) {
   return role == NodeRole::Prefill ? NodeRole::Decode : NodeRole::Prefill;
@@ -111,6 +112,12 @@ PoolSize PoolPolicy::wanted_replicas(TimePoint now, PoolSize now_there) {
     need.decode = fewest(options_.least.decode, options_.most.decode, [this](std::uint32_t n) {
       return load_.is_known() ? load_.decode_room(n) : PoolLoad::kMostRoom;
     });
+    // Those that were asked for and have not come yet stay asked for.
+    const auto bounded = [](std::uint32_t nodes, std::uint32_t there, std::uint32_t asked) {
+      return std::min(nodes, std::max({kGrowth * there, asked, 1U}));
+    };
+    need.prefill = bounded(need.prefill, now_there.prefill, replicas_.prefill);
+    need.decode = bounded(need.decode, now_there.decode, replicas_.decode);
   }
   if (options_.ratio && is_seen) {
     const PoolSize& ratio = *options_.ratio;
@@ -167,33 +174,52 @@ std::uint32_t PoolPolicy::step(const PoolDecision& decision,
   return std::clamp(now_there.of(other(to)) / 2, 1U, distance);
 }
 
-// Without a node of each role nothing is served, so there is no load to go by.
-void PoolPolicy::rescue(TimePoint now,
+// Nodes that the other pool can give to this one, which is short of them. Without a node of each
+// role nothing is served: then its floor does not count.
+std::uint32_t PoolPolicy::num_to_rescue(PoolSize there, NodeRole to) const {
+  const std::uint32_t have = there.of(to);
+  const std::uint32_t others = there.of(other(to));
+  const std::uint32_t wanted = std::max(options_.least.of(to), 1U);
+  const std::uint32_t floor = std::max(options_.least.of(other(to)), 1U);
+  if (have == 0 && others >= 2 && others <= floor) {
+    return 1;
+  }
+  return have < wanted && others > floor ? std::min(wanted - have, others - floor) : 0;
+}
+
+// True while a pool is short of nodes that the other can give; the load does not count then.
+bool PoolPolicy::rescue(TimePoint now,
                         const PoolObservation& seen,
                         PoolSize there,
                         PoolDecision& decision) {
-  const NodeRole to = there.prefill == 0 ? NodeRole::Prefill : NodeRole::Decode;
-  if (there.of(other(to)) < 2 || seen.to_prefill + seen.to_decode > 0) {
-    empty_since_.reset();
-    times_asked_ = 0;
-    return;
+  const NodeRole to =
+      num_to_rescue(there, NodeRole::Prefill) > 0 ? NodeRole::Prefill : NodeRole::Decode;
+  const std::uint32_t count = num_to_rescue(there, to);
+  if (count == 0 || seen.to_prefill + seen.to_decode > 0) {
+    short_since_.reset();
+    times_short_ = 0;
+    return false;
   }
-  empty_since_ = empty_since_.value_or(now);
-  ++times_asked_;
+  times_asked_ = 0;
+  short_since_ = short_since_.value_or(now);
+  ++times_short_;
   // One that was lost may be back at once. Those that have not come yet may still load their model.
-  const bool had = to == NodeRole::Prefill ? had_prefill_ : had_decode_;
-  if (had ? times_asked_ < kAsked : now - *empty_since_ < options_.cooldown) {
-    return;
+  const bool had_more = most_there_.of(to) > there.of(to);
+  if (had_more ? times_short_ < kAsked : now - *short_since_ < options_.cooldown) {
+    return true;
   }
   decision.to = to;
   decision.by = SplitBy::Floor;
-  decision.change = choose(seen, other(to), 1);
+  decision.change = choose(seen, other(to), count);
   if (!decision.change.empty()) {
-    decision.split =
-        to == NodeRole::Prefill ? PoolSize{1, there.decode - 1} : PoolSize{there.prefill - 1, 1};
+    const auto moved = static_cast<std::uint32_t>(decision.change.size());
+    decision.split = to == NodeRole::Prefill
+                         ? PoolSize{there.prefill + moved, there.decode - moved}
+                         : PoolSize{there.prefill - moved, there.decode + moved};
     last_ = Change{now, to, load_.is_known() ? load_.mix() : 0};
   }
-  times_asked_ = 0;
+  times_short_ = 0;
+  return true;
 }
 
 PoolDecision PoolPolicy::decide(TimePoint now, const PoolObservation& seen) {
@@ -207,14 +233,10 @@ PoolDecision PoolPolicy::decide(TimePoint now, const PoolObservation& seen) {
       wanted_replicas(now, {there.prefill + seen.to_prefill, there.decode + seen.to_decode});
   decision.split = {there.prefill + seen.to_prefill, there.decode + seen.to_decode};
   decision.by = options_.ratio ? SplitBy::Ratio : SplitBy::Load;
-  had_prefill_ = had_prefill_ || there.prefill > 0;
-  had_decode_ = had_decode_ || there.decode > 0;
-  if (there.prefill == 0 || there.decode == 0) {
-    rescue(now, seen, there, decision);
-    return decision;
-  }
-  empty_since_.reset();
-  if (!load_.is_known() && !options_.ratio) {
+  most_there_ = {std::max(most_there_.prefill, there.prefill),
+                 std::max(most_there_.decode, there.decode)};
+  const bool is_rescue = rescue(now, seen, there, decision);
+  if (there.prefill == 0 || there.decode == 0 || (!load_.is_known() && !options_.ratio)) {
     return decision;
   }
   if (load_.is_known()) {
@@ -222,7 +244,7 @@ PoolDecision PoolPolicy::decide(TimePoint now, const PoolObservation& seen) {
     decision.room_now = load_.room(there);
     decision.room_then = decision.room_now;
   }
-  if (seen.to_prefill + seen.to_decode > 0) {
+  if (is_rescue || seen.to_prefill + seen.to_decode > 0) {
     return decision;
   }
   decision.split = wanted_split(seen, there);

@@ -5,8 +5,9 @@
 // will be: PoolLoad looks ahead), at several observations in a row. What keeps it still: a cooldown
 // after each change; a change is not undone before the mix of requests has really moved; the
 // smallest pools are never touched; nothing new is begun while nodes are between two roles. One
-// node at a time, several only when the load is more than the pool carries. A pool that has lost
-// all its nodes is given one of the other's, if that has two.
+// node at a time, several only when the load is more than the pool carries. A pool that is below
+// its floor is filled up from the other's nodes above its own floor; one that has lost all its
+// nodes is given one if the other has two.
 //
 // One of these serves one model. Owner: the controller, or a simulation. Thread: its owner's.
 // Failure: nothing is changed before enough is known.
@@ -35,7 +36,8 @@ class PoolPolicy {
  private:
   PoolSize wanted_split(const PoolObservation& seen, PoolSize now_there) const;
   PoolSize wanted_replicas(TimePoint now, PoolSize now_there);
-  void rescue(TimePoint now, const PoolObservation& seen, PoolSize there, PoolDecision& decision);
+  std::uint32_t num_to_rescue(PoolSize there, NodeRole to) const;
+  bool rescue(TimePoint now, const PoolObservation& seen, PoolSize there, PoolDecision& decision);
   bool is_due(TimePoint now, const PoolDecision& decision, NodeRole to);
   std::uint32_t step(const PoolDecision& decision, PoolSize now_there, NodeRole to) const;
 
@@ -50,9 +52,9 @@ class PoolPolicy {
   // Observations in a row that asked for the same.
   NodeRole asked_ = NodeRole::Prefill;
   std::uint32_t times_asked_ = 0;
-  bool had_prefill_ = false;
-  bool had_decode_ = false;
-  std::optional<TimePoint> empty_since_;  // one pool, while the other could give it a node
+  PoolSize most_there_;                   // nodes of each role at one time
+  std::optional<TimePoint> short_since_;  // one pool, while the other could give it a node
+  std::uint32_t times_short_ = 0;         // observations in a row
   // Replicas go down only to what was enough all through a cooldown.
   PoolSize replicas_;
   PoolSize lower_;

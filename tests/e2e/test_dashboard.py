@@ -72,6 +72,63 @@ def test_the_page_shows_the_running_cluster(cluster, browser):
         assert (paper == "rgb(20, 24, 27)") == (scheme == "dark"), paper
 
 
+# What sticks out: of the window, of its card among the pools, of its table's frame (which may be scrolled).
+STICKS_OUT = """
+const out = [];
+if (document.documentElement.scrollWidth > innerWidth) out.push("the page is wider than the window");
+const cards = [...document.querySelectorAll("#pools rect[rx]")].map(card => card.getBoundingClientRect());
+for (const text of document.querySelectorAll("#pools text")) {
+  const box = text.getBoundingClientRect();
+  if (!cards.some(card => box.left >= card.left && box.right <= card.right && box.top >= card.top && box.bottom <= card.bottom))
+    out.push("outside of its node: " + text.textContent);
+}
+for (const cell of document.querySelectorAll("#latency td:nth-child(n+3)"))  // as long as they get
+  cell.textContent = cell.matches(":last-child") ? "98.7 % !" : "12.34 s";
+const table = document.querySelector("#latency"), frame = table.parentElement;
+if (table.scrollWidth > frame.clientWidth) out.push("latencies are cut");
+for (const svg of document.querySelectorAll("#one svg, #trends svg")) {
+  const frame = svg.getBoundingClientRect();
+  for (const text of svg.querySelectorAll("text")) {
+    const box = text.getBoundingClientRect();
+    if (box.left < frame.left - 1 || box.right > frame.right + 1 || box.bottom > frame.bottom + 1) out.push("cut: " + text.textContent);
+    if (box.height < 9) out.push("too small to read: " + text.textContent);
+  }
+}
+return out"""
+
+
+@pytest.fixture
+def sized(browser):
+    def resize(width):
+        browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {
+            "width": width, "height": 2400, "deviceScaleFactor": 1, "mobile": width < 600})
+    yield resize
+    browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_everything_fits_and_can_be_read(cluster, browser, sized, width):
+    sized(width)
+    browser.get(f"http://{cluster.admin('gateway')}/")
+    wait_for("the requests", lambda: count(browser, "button.row") > 0)
+    browser.execute_script("document.querySelector('button.row').click()")
+    wait_for("its phases", lambda: count(browser, "#one svg") == 1)
+    assert browser.execute_script(STICKS_OUT) == []
+    for scheme in ("light", "dark"):
+        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {
+            "features": [{"name": "prefers-color-scheme", "value": scheme}]})
+        browser.save_screenshot(str(SCREENSHOTS / f"dashboard-{width}-{scheme}.png"))
+
+
+def test_what_is_empty_says_so(browser, tmp_path):
+    with Cluster(tmp_path, prefill=0, decode=1, config={"decode": {"local_prefill_max_tokens": 1048576}}) as quiet:
+        browser.get(f"http://{quiet.admin('gateway')}/")
+        wait_for("the node", lambda: "decode-0" in text(browser, "#pools"))
+        assert "No prefill node is here." in text(browser, "#pools")
+        assert "No request has ended yet." in text(browser, "#requests")
+        assert text(browser, "#trends").count("none since this page was opened") == 3
+
+
 def test_the_keyboard_opens_a_request(cluster, browser):
     browser.get(f"http://{cluster.admin('gateway')}/")
     wait_for("the requests", lambda: count(browser, "button.row") > 0)

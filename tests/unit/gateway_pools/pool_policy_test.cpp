@@ -223,6 +223,60 @@ TEST_F(PoolPolicyTest, TheLastNodeOfAllStaysWhatItIs) {
   EXPECT_EQ(run(cluster, 100), 0U);
 }
 
+TEST_F(PoolPolicyTest, APoolBelowItsFloorIsFilledUpFromWhatTheOtherHasAboveIts) {
+  PoolOptions floors = options();
+  floors.least = {2, 3};
+  for (const double rate : {0.0, 0.4}) {
+    use(floors);
+    Cluster cluster{.prefill = 5, .decode = 3, .rate = rate};
+    EXPECT_EQ(run(cluster, 20), 0U);
+    cluster.decode = 1;
+    EXPECT_EQ(run(cluster, 2), 0U) << "they may be back";
+    EXPECT_EQ(run(cluster, 1), 2U);
+    EXPECT_EQ(last.by, SplitBy::Floor);
+    EXPECT_EQ(cluster.prefill, 3U);
+    EXPECT_EQ(cluster.decode, 3U);
+  }
+}
+
+TEST_F(PoolPolicyTest, AFloorTakesNothingFromBelowTheOther) {
+  PoolOptions floors = options();
+  floors.least = {2, 3};
+  use(floors);
+  Cluster cluster{.prefill = 3, .decode = 3, .rate = 0};
+  run(cluster, 5);
+  cluster.decode = 1;
+  EXPECT_EQ(run(cluster, 10), 1U) << "of three prefill nodes two are their floor";
+  EXPECT_EQ(cluster.prefill, 2U);
+  EXPECT_EQ(run(cluster, 100), 0U);
+  cluster.decode = 0;
+  EXPECT_EQ(run(cluster, 10), 1U) << "nothing is served: floors do not count";
+}
+
+TEST_F(PoolPolicyTest, AFloorThatWasNeverReachedIsWaitedForACooldown) {
+  PoolOptions floors = options();
+  floors.least = {1, 2};
+  use(floors);
+  Cluster cluster{.prefill = 3, .decode = 1, .rate = 0};
+  EXPECT_EQ(run(cluster, 12), 0U) << "the other may be loading its model";
+  EXPECT_EQ(run(cluster, 3), 1U);
+  EXPECT_EQ(cluster.decode, 2U);
+}
+
+// Two nodes under a load for dozens: what they tell says little of how dozens would do.
+TEST_F(PoolPolicyTest, ReplicasAreAtMostTwiceTheNodesThere) {
+  Cluster cluster{
+      .prefill = 2, .decode = 2, .rate = 40, .input = 200, .output = 400, .may_change = false};
+  run(cluster, 100);
+  EXPECT_EQ(last.desired.decode, 4U);
+  cluster.decode = 4;
+  run(cluster, 2);
+  EXPECT_EQ(last.desired.decode, 8U);
+  cluster.decode = 1;  // lost: what was asked for stays asked for
+  run(cluster, 2);
+  EXPECT_EQ(last.desired.decode, 8U);
+}
+
 TEST_F(PoolPolicyTest, ARatioIsKeptWhateverTheLoad) {
   PoolOptions fixed = options();
   fixed.ratio = PoolSize{1, 3};
