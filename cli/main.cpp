@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cli/command.h"
+#include "common/base/file_limit.h"
 #include "common/base/nearest.h"
 #include "common/base/version.h"
 
@@ -52,6 +53,7 @@ int report(const std::string& command, const Error& error) {
 
 int main(int argc, char** argv) {
   using namespace baton::cli;
+  baton::keep_standard_files();
   std::signal(SIGPIPE, SIG_IGN);  // a peer that closes is an error of the call that notices
   CLI::App app("Baton: a language-model cluster with prefill and decode on separate nodes",
                "baton");

@@ -73,6 +73,7 @@ class Signals {
 }  // namespace
 
 int main(int argc, char** argv) {
+  baton::keep_standard_files();
   std::string config_path = "cluster.yaml";
   std::string name;
   std::vector<std::string> overrides;

@@ -19,6 +19,7 @@ class Checker {
     check_nodes("prefill", config_.prefill.pool);
     check_nodes("decode", config_.decode.pool);
     check_gateways(config_.gateway.pool);
+    check_float_paths();
     if (config_.cluster.dead_after <= config_.cluster.suspect_after) {
       add("cluster.dead_after", "must be above suspect_after");
     }
@@ -112,6 +113,37 @@ class Checker {
         add(path + ".control_listen",
             fmt::format("{} is no address that others can dial; say in advertise which is",
                         entry.control_listen));
+      }
+    }
+  }
+
+  // BF16 weights are multiplied alike by all nodes, or the gateway would refuse some.
+  void check_float_paths() {
+    std::vector<std::pair<std::string, const EngineSection*>> engines;
+    const auto add_pool = [&](const char* role, const std::vector<NodeEntry>& pool) {
+      for (std::size_t i = 0; i < pool.size(); ++i) {
+        if (pool[i].engine.backend == "cuda" || pool[i].engine.backend == "reference") {
+          continue;
+        }
+        engines.emplace_back(fmt::format("{}.pool.{}.engine.float_path", role, i), &pool[i].engine);
+      }
+    };
+    add_pool("prefill", config_.prefill.pool);
+    add_pool("decode", config_.decode.pool);
+    for (const auto& [key, engine] : engines) {
+      const std::string& path = engine->float_path;
+      if (path != engines.front().second->float_path) {
+        add(key,
+            fmt::format("{}, where {} is {}; all nodes must compute alike",
+                        path,
+                        engines.front().first,
+                        engines.front().second->float_path));
+      }
+      const std::string_view isa = path == "exact"      ? std::string_view(engine->isa)
+                                   : path == "amx_bf16" ? "amx"
+                                                        : "avx512";
+      if (engine->isa != "auto" && engine->isa != isa) {
+        add(key, fmt::format("{} needs isa auto or {}, not {}", path, isa, engine->isa));
       }
     }
   }

@@ -24,12 +24,17 @@
 namespace baton {
 namespace {
 
-// False: the file takes nothing (no reader, no room on the disk).
-bool write_all(int file, std::string_view text) {
-  while (!text.empty()) {
+// False: the file takes no more (no reader, no room on the disk). `torn`: a line was begun and not
+// ended; the next one then begins on a line of its own.
+bool write_all(int file, std::string line, bool& torn) {
+  if (torn && !line.empty()) {
+    line.insert(0, 1, '\n');
+  }
+  for (std::string_view text = line; !text.empty();) {
     const ssize_t written = ::write(file, text.data(), text.size());
     if (written >= 0) {
       text.remove_prefix(static_cast<std::size_t>(written));
+      torn = !text.empty() && (torn || written > 0);
     } else if (errno == EAGAIN) {
       pollfd room{.fd = file, .events = POLLOUT, .revents = 0};
       ::poll(&room, 1, -1);
@@ -72,6 +77,7 @@ struct LineWriter::State {
   std::uint64_t untold = 0;  // dropped just before the queue's first
   std::function<std::string(std::uint64_t)> gap_line = [](std::uint64_t) { return std::string(); };
   bool stopped = false;
+  bool torn = false;  // the writing thread's
 
   // REQUIRES: the mutex held, the queue not empty.
   std::string take() {
@@ -93,11 +99,11 @@ struct LineWriter::State {
         return;
       }
       const std::uint64_t gap = std::exchange(untold, 0);
-      const std::string told = gap > 0 ? gap_line(gap) : std::string();
-      const std::string line = take();
+      std::string told = gap > 0 ? gap_line(gap) : std::string();
+      std::string line = take();
       lock.unlock();
-      const bool is_told = write_all(file, told);
-      const bool is_written = is_told && write_all(file, line);
+      const bool is_told = write_all(file, std::move(told), torn);
+      const bool is_written = is_told && write_all(file, std::move(line), torn);
       lock.lock();
       untold += is_told ? 0 : gap;
       if (!is_written) {

@@ -131,7 +131,8 @@ class StderrSink final : public spdlog::sinks::base_sink<spdlog::details::null_m
 void tell_gaps(const LineFormatter& format) {
   stderr_lines().tell_gaps([format = std::shared_ptr(format.clone())](std::uint64_t dropped) {
     const std::string told = fmt::format(
-        "log lines dropped here: {}; what reads the log was too slow, or did not", dropped);
+        "log lines dropped here: {}; what reads the log was too slow, or the disk was full",
+        dropped);
     spdlog::memory_buf_t line;
     format->format({"", spdlog::level::warn, told}, line);
     return std::string(line.data(), line.size());

@@ -59,10 +59,11 @@ std::optional<Mismatch> compare_models(const wire::ModelIdentity& theirs,
   if (theirs.numerics_hash() != ours.numerics_hash()) {
     return Mismatch{
         "model.numerics_hash",
-        fmt::format("backends compute differently: {:016x} here, {:016x} there; use the "
-                    "same build, model file and engine settings",
-                    ours.numerics_hash(),
-                    theirs.numerics_hash())};
+        fmt::format(
+            "backends compute differently: {:016x} here, {:016x} there; use the same build, "
+            "model file, engine.backend, engine.float_path and model.partial_sums",
+            ours.numerics_hash(),
+            theirs.numerics_hash())};
   }
   return std::nullopt;
 }

@@ -172,8 +172,10 @@ ApiError to_api_error(const Error& error) {
     case ErrorCode::GrantRevoked:
     case ErrorCode::ChecksumMismatch:
     case ErrorCode::ProtocolError:
-      return server_error(
-          502, "upstream_unreachable", "A node failed while working on the request.", 0);
+      return server_error(502,
+                          "upstream_unreachable",
+                          "A node failed while working on the request. Send it again.",
+                          0);
     case ErrorCode::Cancelled:
       return server_error(499, "cancelled", "The request was cancelled.", 0);
     default:

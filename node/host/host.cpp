@@ -21,6 +21,7 @@
 #include <utility>
 
 #include "common/base/cores.h"
+#include "common/base/file_limit.h"
 #include "common/base/version.h"
 #include "common/config/hosts.h"
 #include "common/exec/asio_executor.h"
@@ -352,6 +353,7 @@ Error execute_as(const std::string& role, int argc, char** argv) {
 }  // namespace
 
 int run_node(int argc, char** argv, const NodeProgram& program) {
+  keep_standard_files();
   Arguments arguments;
   CLI::App app(program.description, program.name);
   app.set_version_flag("--version", fmt::format("{} {}", program.name, version()));

@@ -79,11 +79,11 @@ transfer:
   transport: shm
   ucx: {UCX_LOG_LEVEL: info, UCX_TCP_MAX_CONN_RETRIES: 3}
 prefill:
-  engine: {threads: 3, isa: avx2, float_path: avx512_bf16}
+  engine: {threads: 3, isa: avx512, float_path: avx512_bf16}
   pool:
     - name: p0
     - name: p1
-      engine: {threads: 1, float_path: exact}
+      engine: {threads: 1}
 )",
                                    "c.yaml",
                                    {});
@@ -96,9 +96,9 @@ prefill:
   ASSERT_EQ(config->prefill.pool.size(), 2U);
   EXPECT_EQ(config->prefill.pool[0].engine.threads, 3U) << "the pool's setting";
   EXPECT_EQ(config->prefill.pool[1].engine.threads, 1U) << "the node's own";
-  EXPECT_EQ(config->prefill.pool[1].engine.isa, "avx2");
+  EXPECT_EQ(config->prefill.pool[1].engine.isa, "avx512");
   EXPECT_EQ(config->prefill.pool[0].engine.float_path, "avx512_bf16");
-  EXPECT_EQ(config->prefill.pool[1].engine.float_path, "exact");
+  EXPECT_EQ(config->prefill.pool[1].engine.float_path, "avx512_bf16");
 }
 
 TEST(Config, OverridesReachEveryPlace) {
@@ -270,6 +270,14 @@ TEST(Config, RefusesWithPlaceAndReason) {
        "cache"},
       {"prefill:\n  chunk_tokens: 2000\n  step_tokens: 1000\n",
        "c.yaml:5: prefill.step_tokens: 1000 is below chunk_tokens, 2000"},
+      {"prefill:\n  engine: {float_path: avx512_bf16}\n  pool: [{name: p}]\ndecode:\n  pool: "
+       "[{name: d}]\n",
+       "c.yaml:7: decode.pool.0.engine.float_path: exact, where prefill.pool.0.engine.float_path "
+       "is "
+       "avx512_bf16; all nodes must compute alike"},
+      {"prefill:\n  engine: {float_path: avx512_bf16, isa: avx2}\n  pool: [{name: p}]\n",
+       "c.yaml:5: prefill.pool.0.engine.float_path: avx512_bf16 needs isa auto or avx512, not "
+       "avx2"},
       {"kv: {}\nkv: {}\n", "c.yaml:4: key 'kv' is given twice"},
       {"kv: &a {}\n", "c.yaml:3: anchors and aliases are not supported"},
       {"kv: !!map {}\n", "c.yaml:3: tags are not supported: tag:yaml.org,2002:map"},

@@ -4,13 +4,17 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <csignal>
 #include <cstdlib>
+#include <fstream>
+#include <sstream>
 #include <string>
 
 #include "common/base/check.h"
+#include "common/base/file_limit.h"
 #include "common/obs/log.h"
 #include "common/obs/metrics.h"
 
@@ -177,6 +181,46 @@ TEST_F(StderrLinesDeathTest, EndsWithAPipeThatNobodyReads) {
       },
       KilledBySignal(SIGABRT),
       "");
+}
+
+// A file that takes the half of a line, then lines again.
+int tear_a_line() {
+  std::string path = ::testing::TempDir() + "baton_torn_XXXXXX";
+  const int file = ::mkstemp(path.data());
+  LineWriter lines(file);
+  lines.tell_gaps(gap);
+  rlimit limit{};
+  ::getrlimit(RLIMIT_FSIZE, &limit);
+  const rlimit small{.rlim_cur = 50, .rlim_max = limit.rlim_max};
+  ::setrlimit(RLIMIT_FSIZE, &small);
+  lines.push(std::string(80, 'x') + '\n');
+  lines.flush(milliseconds(10'000));
+  ::setrlimit(RLIMIT_FSIZE, &limit);
+  lines.push("next\n");
+  lines.flush(milliseconds(10'000));
+  std::ostringstream text;
+  text << std::ifstream(path).rdbuf();
+  ::unlink(path.c_str());
+  return text.str() == std::string(50, 'x') + "\n1 dropped\nnext\n" ? 0 : 1;
+}
+
+TEST_F(StderrLinesDeathTest, WhatFollowsATornLineBeginsOnALineOfItsOwn) {
+  EXPECT_EXIT(std::exit(tear_a_line()), ExitedWithCode(0), "");
+}
+
+// Closed ones at the start of a process: what opens next must not become its stderr.
+int open_after_closed_standard_files() {
+  for (int file = 0; file < 3; ++file) {
+    ::close(file);
+  }
+  keep_standard_files();
+  int ends[2];
+  return ::pipe(ends) == 0 && ends[0] > STDERR_FILENO && ::write(STDERR_FILENO, "x", 1) == 1 ? 0
+                                                                                             : 1;
+}
+
+TEST_F(StderrLinesDeathTest, NoOtherFileTakesTheNumbersOfStandardOnes) {
+  EXPECT_EXIT(std::exit(open_after_closed_standard_files()), ExitedWithCode(0), "");
 }
 
 int log_more_than_anybody_reads() {
