@@ -126,14 +126,17 @@ void add_bench_engine(CLI::App& group, Action& chosen) {
       ->check(CLI::IsMember({"exact", "amx_bf16", "avx512_bf16"}));
   command->add_option("--threads", options.threads, "Thread counts")
       ->capture_default_str()
+      ->check(CLI::Range(1, 1 << 20))
       ->delimiter(',');
   command->add_option("--prefill", options.prefill_tokens, "Prompt lengths")
       ->capture_default_str()
+      ->check(CLI::Range(1, 1 << 20))
       ->delimiter(',');
   command->add_option("--generate", options.generate_tokens, "Tokens that one stream generates")
       ->capture_default_str();
   command->add_option("--batch", options.batches, "Decode batches, on the most threads")
       ->capture_default_str()
+      ->check(CLI::Range(1, 1 << 20))
       ->delimiter(',');
   add_kv_dtype(*command,
                arguments->kv_dtypes,

@@ -340,7 +340,10 @@ class Bench {
          part.attention ? std::vector{*part.attention} : settings_of(part)) {
       BATON_ASSIGN(const PeerFigures got, run_peer(part, attention));
       ++runs;
-      say_figures(fmt::format("llama.cpp {}", to_string(attention)), part, got.tokens_per_s);
+      const std::string_view setting = to_string(attention);
+      say_figures(fmt::format("llama.cpp{}{}", setting.empty() ? "" : " ", setting),
+                  part,
+                  got.tokens_per_s);
       double sum = 0;
       double best_sum = 0;
       for (std::size_t i = 0; i < got.tokens_per_s.size(); ++i) {
