@@ -10,6 +10,7 @@
 #include <cmath>
 #include <filesystem>
 #include <map>
+#include <numeric>
 #include <optional>
 
 #include "bench/engine/engine_turn.h"
@@ -59,6 +60,10 @@ struct Part {
   std::vector<double> seconds;  // of our turns, for estimates
   std::vector<double> peer_seconds;
 };
+
+double sum_of(const std::vector<double>& figures) {
+  return std::accumulate(figures.begin(), figures.end(), 0.0);
+}
 
 double prompt_tokens_of(const Part& part) {
   double tokens = 0;
@@ -334,33 +339,23 @@ class Bench {
       return {};
     }
     PeerFigures best;
-    double runs = 0;
-    Peer::Attention chosen = Peer::Attention::Plain;
-    for (const Peer::Attention attention :
-         part.attention ? std::vector{*part.attention} : settings_of(part)) {
+    const auto settings = part.attention ? std::vector{*part.attention} : settings_of(part);
+    for (const Peer::Attention attention : settings) {
       BATON_ASSIGN(const PeerFigures got, run_peer(part, attention));
-      ++runs;
       const std::string_view setting = to_string(attention);
       say_figures(fmt::format("llama.cpp{}{}", setting.empty() ? "" : " ", setting),
                   part,
                   got.tokens_per_s);
-      double sum = 0;
-      double best_sum = 0;
-      for (std::size_t i = 0; i < got.tokens_per_s.size(); ++i) {
-        sum += got.tokens_per_s[i];
-        best_sum += best.tokens_per_s.empty() ? 0 : best.tokens_per_s[i];
-      }
-      if (sum > best_sum) {
+      if (sum_of(got.tokens_per_s) > sum_of(best.tokens_per_s)) {
         best = got;
-        chosen = attention;
+        part.attention = attention;
       }
     }
-    part.attention = chosen;
     for (std::size_t i = 0; i < part.compared; ++i) {
       part.peers[i].push_back(best.tokens_per_s[i]);
     }
     part.peer_rss = std::max(part.peer_rss, best.peak_rss_bytes);
-    part.peer_seconds.push_back(seconds_since(start) / runs);
+    part.peer_seconds.push_back(seconds_since(start) / static_cast<double>(settings.size()));
     return {};
   }
 

@@ -378,9 +378,7 @@ void attend_chunks(const AttentionJob& job,
     start_running(job, scratch.running + i * stride);
   }
   const std::size_t last = job.first_position + job.rows - 1;
-  const std::size_t first = job.window != 0 && job.first_position + 1 > job.window
-                                ? job.first_position + 1 - job.window
-                                : 0;
+  const std::size_t first = first_seen(job.first_position, job.window);
   for (std::size_t chunk = first / kAttentionChunk; chunk <= last / kAttentionChunk; ++chunk) {
     one_chunk(chunk, [&](std::size_t at, std::size_t count) {
       for (std::size_t i = 0; i < count; ++i) {

@@ -33,11 +33,8 @@ KvCode code_of(KvDType dtype) {
   return KvCode::F32;
 }
 
-std::size_t first_seen(const AttentionJob& job) {
-  const std::size_t first = job.window != 0 && job.first_position + 1 > job.window
-                                ? job.first_position + 1 - job.window
-                                : 0;
-  return first / kLanes * kLanes;
+std::size_t first_granule(const AttentionJob& job) {
+  return first_seen(job.first_position, job.window) / kLanes * kLanes;
 }
 
 // Chunks of positions that a slice sees.
@@ -48,9 +45,7 @@ struct ChunkRange {
 };
 ChunkRange seen_chunks(const AttentionSlice& slice, std::uint32_t window) {
   const std::uint32_t end = slice.first_position + static_cast<std::uint32_t>(slice.num_rows);
-  const std::uint32_t first =
-      window != 0 && slice.first_position + 1 > window ? slice.first_position + 1 - window : 0;
-  return {static_cast<std::uint32_t>(first / kAttentionChunk),
+  return {static_cast<std::uint32_t>(first_seen(slice.first_position, window) / kAttentionChunk),
           static_cast<std::uint32_t>((end - 1) / kAttentionChunk)};
 }
 
@@ -134,7 +129,7 @@ void AttentionPlan::add_slice(AttentionJob job,
     for (std::uint32_t chunk = range.first; chunk <= range.last; ++chunk) {
       AttentionJob part = job;
       part.first_chunk = chunk;
-      part.seen_first = std::max(first_seen(job), chunk * kAttentionChunk);
+      part.seen_first = std::max(first_granule(job), chunk * kAttentionChunk);
       part.seen_end = std::min(job.end_position, (chunk + 1) * kAttentionChunk);
       attend_.push_back(part);
       attend_places_.push_back(partial_floats_);
@@ -151,7 +146,7 @@ void AttentionPlan::add_slice(AttentionJob job,
     part.rows = static_cast<std::uint32_t>(std::min(most_rows, slice.num_rows - row));
     part.q += row * job.q_stride;
     part.out += row * job.out_stride;
-    part.seen_first = first_seen(part);
+    part.seen_first = first_granule(part);
     part.seen_end = part.first_position + part.rows;
     attend_.push_back(part);
     attend_places_.push_back(kNowhere);

@@ -20,8 +20,7 @@ struct Span {
                                             std::size_t row,
                                             std::size_t chunk) {
   const std::size_t position = job.first_position + row;
-  const std::size_t first =
-      job.window != 0 && position + 1 > job.window ? position + 1 - job.window : 0;
+  const std::size_t first = first_seen(position, job.window);
   const std::size_t base = chunk * kAttentionChunk;
   const std::size_t low = first > base ? first - base : 0;
   const std::size_t end = position + 1 > base ? position + 1 - base : 0;

@@ -139,6 +139,11 @@ struct AttentionJob {
   std::size_t partial_stride;  // floats from one chunk's partials to the next
   std::byte* scratch;          // one thread's; bytes: attention_scratch_bytes
 };
+// The first position that a query at `position` sees.
+[[maybe_unused]] static constexpr std::size_t first_seen(std::size_t position,
+                                                         std::uint32_t window) {
+  return window != 0 && position + 1 > window ? position + 1 - window : 0;
+}
 [[maybe_unused]] static inline std::size_t dim_pairs(std::size_t head_dim) {
   return (head_dim + 1) / 2;
 }

@@ -1,5 +1,7 @@
 #include "tests/unit/kernels/random_weights.h"
 
+#include <gtest/gtest.h>
+
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -156,6 +158,27 @@ std::vector<double> oracle_values(const RandomWeight& weight) {
     }
   }
   return values;
+}
+
+void expect_near_float64(const std::vector<float>& y,
+                         const std::vector<float>& x,
+                         const RandomWeight& weight,
+                         double start,
+                         double share,
+                         const std::string& what) {
+  const std::vector<double> w = oracle_values(weight);
+  ASSERT_EQ(y.size() * weight.cols, x.size() * weight.rows) << what;
+  for (std::size_t i = 0; i < y.size(); ++i) {
+    double sum = start;
+    double size = 0;
+    for (std::size_t k = 0; k < weight.cols; ++k) {
+      const double term =
+          x[i / weight.rows * weight.cols + k] * w[i % weight.rows * weight.cols + k];
+      sum += term;
+      size += std::fabs(term);
+    }
+    EXPECT_NEAR(y[i], sum, size * share) << what << " " << i;
+  }
 }
 
 }  // namespace baton::kernels::testing

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <random>
+#include <string>
 #include <vector>
 
 #include "kernels/ops.h"
@@ -38,5 +39,14 @@ RandomWeight random_weight(DType dtype, std::size_t rows, std::size_t cols, std:
 // Element i of a row.
 double oracle_element(DType dtype, const std::byte* row, std::size_t i);
 std::vector<double> oracle_values(const RandomWeight& weight);
+
+// y: [rows][weight.rows], `start` plus x times the weight. Each is within this share of its terms'
+// magnitudes of what float64 gives.
+void expect_near_float64(const std::vector<float>& y,
+                         const std::vector<float>& x,
+                         const RandomWeight& weight,
+                         double start,
+                         double share,
+                         const std::string& what);
 
 }  // namespace baton::kernels::testing
